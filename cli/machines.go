@@ -124,7 +124,7 @@ func plan(w io.Writer, r *rackfile.Rack) error {
 		own.Machine = r.MachineOf(c.Leaf)
 		ends := "on " + own.Machine
 		if local, peer, remote := own.Remote(c); remote {
-			ends = fmt.Sprintf("%s udp %s - %s udp %s", own.Machine, local, r.MachineOf(c.Far), peer)
+			ends = fmt.Sprintf("%s %[5]s %[2]s - %[3]s %[5]s %[4]s", own.Machine, local, r.MachineOf(c.Far), peer, r.Fabric.CarrierName())
 		}
 		fmt.Fprintf(t, "%s\t%s\n", c.Name(), ends)
 	}

@@ -155,11 +155,12 @@
 //	  spines: 2              # spine switches, spine0 and so on, 0 to 8; without spines each leaf has a trunk to each other leaf. Required.
 //	  machine: {spine0: m2}  # with machines: on which machine a switch is. Default the first leaf on the first machine and so on, and the spines likewise.
 //	  strict: false          # with machines: perf and run fail if the network between machines loses something of a trunk. Default false: RC sends it again.
+//	  carrier: tcp           # with machines: what carries the trunks between machines: udp, or tcp where the network lets no UDP pass; losses there become delays. Default udp.
 //	machines:                # the rack is on several machines, 2 to 16, each with at least one switch. Default none: all is on the machine of the command. Without fabric each has a leaf.
 //	  - name: m1             # name of the machine in commands, at most 15 bytes. Required.
 //	    ssh: ssh://root@10.0.0.1 # where rdmalab reaches it by the program ssh: user, host and port; a user who is not root needs sudo. Required.
 //	    address: 10.0.0.1    # its IPv4 or IPv6 address for trunks, which the other machines reach. Default the address in ssh.
-//	    port: 24791          # first of the UDP ports of its trunks; all trunks of a rack have consecutive ones, at most 128. Default 24791.
+//	    port: 24791          # first of the UDP or TCP ports of its trunks; all trunks of a rack have consecutive ones, at most 128. Default 24791.
 //	hosts:                   # 1 to 256 hosts. Required.
 //	  - name: cn[0-3]        # name of a host, at most 15 bytes; or of several hosts, such as cn[00-15] or leaf[1-2]-cn[0-3]. Required.
 //	    role: compute        # compute, memory or metadata. Required.

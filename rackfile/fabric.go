@@ -30,7 +30,18 @@ type Fabric struct {
 	Places []string `json:"places,omitempty"`
 	// Strict says that measurements fail if the network between machines loses something of a trunk.
 	Strict bool `json:"strict,omitempty"`
+	// Carrier is CarrierTCP if the trunks between machines go by TCP; "" means by UDP.
+	Carrier string `json:"carrier,omitempty"`
 }
+
+// What carries the trunks between machines.
+const (
+	CarrierUDP = "udp"
+	CarrierTCP = "tcp"
+)
+
+// CarrierName returns what carries the trunks between machines: CarrierUDP or CarrierTCP.
+func (f *Fabric) CarrierName() string { return cmp.Or(f.Carrier, CarrierUDP) }
 
 // Trunk connects two switches. Its name is that of its port at both. Leaf has its faults; Far is a
 // spine, or without spines a leaf with a greater number.
@@ -186,6 +197,10 @@ func (d *decoder) fabric(n ast.Node, of *file) *Fabric {
 		{key: "strict", set: func(n ast.Node) {
 			of.on.strictAt = n
 			set(d, "strict", &f.Strict, parseBool).set(n)
+		}},
+		{key: "carrier", set: func(n ast.Node) {
+			of.on.carrierAt = n
+			set(d, "carrier", &f.Carrier, word(CarrierUDP, CarrierTCP)).set(n)
 		}},
 	})
 	return f

@@ -143,10 +143,10 @@ func (r *Rack) Remote(t Trunk) (local, peer netip.AddrPort, remote bool) {
 }
 
 // placement is what a file says of switches and machines: the values of the keys fabric, machines, and
-// machine and strict in fabric, nil if a key is missing, and what the last two say.
+// machine, strict and carrier in fabric, nil if a key is missing, and the machines.
 type placement struct {
 	fabricAt, machinesAt, placesAt ast.Node
-	strictAt                       ast.Node
+	strictAt, carrierAt            ast.Node
 	machines                       []machineEntry
 	places                         map[string]string
 }
@@ -203,6 +203,9 @@ func (d *decoder) machines(f *file, r *Rack) {
 		}
 		if f.on.strictAt != nil {
 			d.errorf(f.on.strictAt, "strict needs the key machines: trunks of one machine have no network that could lose something")
+		}
+		if f.on.carrierAt != nil {
+			d.errorf(f.on.carrierAt, "carrier needs the key machines: trunks of one machine do not leave it")
 		}
 		for i := range f.hosts {
 			if at := f.hosts[i].machineAt; at != nil {

@@ -113,6 +113,7 @@ func TestMachinesMistakes(t *testing.T) {
 		{"role: memory, machine: m3", "role: memory, machine: m9"}:             `"m9" is no machine`,
 		{"leaf: leaf1", "leaf: leaf1, machine: m1"}:                            "leaf1 is on machine m2 and not on m1",
 		{"spines: 0,", "spines: 0, strict: yes,"}:                              "neither true nor false",
+		{"spines: 0,", "spines: 0, carrier: sctp,"}:                            "use one of [udp tcp]",
 		{"port: 30000", "port: 65500"}:                                         "out of bounds",
 		{"leaves: 4, spines: 0, machine: {leaf3: m1}", "leaves: 1, spines: 0"}: "machine m2 has no switch",
 		{"leaves: 4, spines: 0", "leaves: 2, spines: 2"}:                       `"leaf3" is no switch`,
@@ -133,6 +134,7 @@ func TestMachinesMistakes(t *testing.T) {
 		"machines: [{name: m1, ssh: ssh://10.0.0.1}]\n":          "two machines or more",
 		"fabric: {leaves: 2, spines: 1, machine: {leaf0: m1}}\n": "needs the key machines",
 		"fabric: {leaves: 2, spines: 1, strict: true}\n":         "strict needs the key machines",
+		"fabric: {leaves: 2, spines: 1, carrier: tcp}\n":         "carrier needs the key machines",
 		"fabric: {leaves: 2, spines: 1, machine: {leaf0: a, leaf1: a, spine0: b}}\nmachines: [{name: a, ssh: ssh://10.0.0.1}, {name: b, ssh: ssh://10.0.0.2}]\n": "machine b has no leaf",
 	} {
 		if _, err := Parse([]byte(text + "hosts: [{name: cn0, role: compute, machine: b}]")); err == nil || !strings.Contains(err.Error(), want) {

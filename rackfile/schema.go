@@ -152,6 +152,7 @@ func schemaKeys(d described) []key {
 			{"spines", within(0, maxSpines)},
 			{"machine", shape{"type": "object", "additionalProperties": nameShape(maxHostName)}},
 			{"strict", shape{"type": "boolean"}},
+			{"carrier", oneOf(CarrierUDP, CarrierTCP)},
 		}, "leaves", "spines")},
 		{"machines", listOf(d.object("machines", []key{
 			{"name", nameShape(maxHostName)},

@@ -231,6 +231,41 @@ url=$(grep -o 'http.*' /run/metrics); bash -c 'h=${1#http://}; a=${h%/metrics}; 
 		rack("up", "-f", file, "--no-verify")
 	})
 
+	It("crosses a network that lets no UDP pass", func() {
+		rack("down")
+		for _, m := range l.machines {
+			Expect(m.on("ip", "rule", "add", "ipproto", "udp", "prohibit")).To(fixture.HaveExited(0))
+		}
+		Expect(l.rdmalab("up", "-f", file)).To(And(fixture.HaveExited(1), said("look whether a firewall drops them (`carrier: tcp` in fabric goes without UDP)")))
+		tcp := l.file("tcp.yaml", three+"fabric: {leaves: 3, spines: 0, carrier: tcp}\n")
+		rack("down")
+		Expect(l.ok("up", "-f", tcp, "--plan")).To(MatchRegexp(`leaf0-leaf2 +m1 tcp 10.213.0.1:24792 - m3 tcp 10.213.0.3:24792`))
+		rack("up", "-f", tcp)
+		measured := func(to string) {
+			GinkgoHelper()
+			Expect(rack("perf", "write_bw", "--from", "cn0", "--to", to, "--size", "64KiB", "--iters", "200", "--verify", "-q")).To(ContainSubstring("verified: 13107200 bytes"))
+		}
+		measured("ms1")
+		// m1 connects to neither, m3 to both: each end of a trunk is started again.
+		for _, leaf := range []string{"leaf0", "leaf2"} {
+			rack("crash", leaf)
+			rack("restart", leaf)
+			Eventually(func() string { return rack("status") }).Should(ContainSubstring("3 of 3 trunks"))
+			measured("ms2")
+		}
+		m := l.machines["m3"]
+		l.kill(m)
+		l.start(m)
+		Expect(m.on("ip", "rule", "add", "ipproto", "udp", "prohibit")).To(fixture.HaveExited(0))
+		rack("up", "-f", tcp)
+		measured("ms2")
+		rack("down")
+		for _, m := range l.machines {
+			Expect(m.on("ip", "rule", "del", "ipproto", "udp", "prohibit")).To(fixture.HaveExited(0))
+		}
+		rack("up", "-f", file, "--no-verify")
+	})
+
 	It("leaves a cut trunk and the faults on trunks as they are when their switch is started again", func() {
 		rack("link", "leaf0-leaf1", "down")
 		rack("inject", "delay", "1ms", "--link", "leaf0-leaf2")

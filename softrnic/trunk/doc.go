@@ -1,6 +1,6 @@
 // Package trunk is the protocol of a trunk whose two switches are on different machines: it carries
 // Ethernet frames in UDP datagrams. It is pure: an End is handed the time, datagrams and frames, and
-// makes datagrams and frames. Package packetio/udptrunk has its socket.
+// makes datagrams and frames. Package packetio/trunkport has its socket.
 //
 // A datagram has a header of 16 bytes, then ciphertext, and a tag of 16 bytes (AES-128-GCM; the header
 // is authenticated, the counter is in the nonce):

@@ -9,7 +9,8 @@ import (
 // Bounds of the path MTU in bytes, and times of its search.
 const (
 	leastMTU = 576
-	mostMTU  = 9000
+	// MaxMTU is the longest path MTU that is used.
+	MaxMTU = 9000
 	// mtuTries is how many padded probes of a size must be lost, one each Interval, until the size counts as
 	// too long.
 	mtuTries = 3
@@ -21,14 +22,14 @@ const (
 	overIPv4, overIPv6 = 28, 48
 
 	minPiece = leastMTU - overIPv6 - Overhead
-	maxPiece = mostMTU - overIPv4 - Overhead
-	// maxDatagram is the length of the longest datagram.
-	maxDatagram = maxPiece + Overhead
+	maxPiece = MaxMTU - overIPv4 - Overhead
+	// MaxDatagram is the length of the longest datagram of a trunk in bytes.
+	MaxDatagram = maxPiece + Overhead
 )
 
 // mtuSteps are the sizes that the search tries, from the longest on: those of usual links, and of usual
 // tunnels over these.
-var mtuSteps = [...]int{mostMTU, 8900, 4096, 1500, 1480, 1450, 1400, 1280, 1024, leastMTU}
+var mtuSteps = [...]int{MaxMTU, 8900, 4096, 1500, 1480, 1450, 1400, 1280, 1024, leastMTU}
 
 // pathMTU finds the longest datagrams that reach the peer (like RFC 8899, with fixed steps). All sizes are
 // those of IP packets.
@@ -43,7 +44,7 @@ type pathMTU struct {
 }
 
 func (m *pathMTU) init(limit int) {
-	m.link, m.good = min(max(limit, leastMTU), mostMTU), leastMTU
+	m.link, m.good = min(max(limit, leastMTU), MaxMTU), leastMTU
 	m.limit = m.link
 }
 

@@ -7,8 +7,15 @@ import (
 
 // Receive takes a datagram, whose memory it changes, appends the frames that are complete now, and the
 // datagrams that are to be sent. The frames are valid until Begin is called, and as long as the
-// memory of d. Room must have said that there is room.
-func (e *End) Receive(now clock.Time, d []byte, frames *packetio.Batch, out *Out) {
+// memory of d. Room must have said that there is room. It reports whether the datagram was not refused:
+// only the peer can have made it.
+func (e *End) Receive(now clock.Time, d []byte, frames *packetio.Batch, out *Out) bool {
+	before := e.stats.Received
+	e.receive(now, d, frames, out)
+	return e.stats.Received != before
+}
+
+func (e *End) receive(now clock.Time, d []byte, frames *packetio.Batch, out *Out) {
 	if e.state == Off {
 		return
 	}
@@ -22,7 +29,7 @@ func (e *End) Receive(now clock.Time, d []byte, frames *packetio.Batch, out *Out
 		e.peerVersion = h.version
 	case h.rack != e.id.rack:
 		r.OtherRack++
-	case len(d) > maxDatagram:
+	case len(d) > MaxDatagram:
 		r.Oversized++
 	case h.kind == 0 || h.kind >= kinds:
 		r.Malformed++

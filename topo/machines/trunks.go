@@ -37,8 +37,12 @@ func (c *Client) AwaitTrunks(ctx context.Context) error {
 			own := *c.Rack
 			own.Machine = near
 			local, peer, _ := own.Remote(t)
-			return fmt.Errorf("%d of %d are down, such as %s between %s (UDP %s) and %s (UDP %s): look whether a firewall drops them, and at `rdmalab logs %s`",
-				len(down), len(c.Rack.Trunks()), t.Name(), near, local, far, peer, t.Leaf)
+			carrier, instead := c.Rack.Fabric.CarrierName(), ""
+			if carrier == rackfile.CarrierUDP {
+				instead = " (`carrier: tcp` in fabric goes without UDP)"
+			}
+			return fmt.Errorf("%d of %d are down, such as %s between %s (%[8]s %[5]s) and %[6]s (%[8]s %[7]s): look whether a firewall drops them%[10]s, and at `rdmalab logs %[9]s`",
+				len(down), len(c.Rack.Trunks()), t.Name(), near, local, far, peer, carrier, t.Leaf, instead)
 		}
 	}
 }

@@ -78,6 +78,9 @@ func fabric(r *rackfile.Rack) string {
 	if r.Fabric.Strict {
 		text += ", strict"
 	}
+	if c := r.Fabric.CarrierName(); c != rackfile.CarrierUDP {
+		text += ", by " + c
+	}
 	for i, name := range r.SwitchNames() {
 		if r.Fabric.Places != nil {
 			text += fmt.Sprintf(", %s on %s", name, r.Fabric.Places[i])

@@ -18,7 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/udptrunk"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/trunkport"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/nl"
@@ -274,7 +274,7 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Con
 		var list []*afpacket.Port
 		var memory []afpacket.Source
 		for _, p := range ports {
-			if t, ok := p.(*udptrunk.Port); ok {
+			if t, ok := p.(*trunkport.Port); ok {
 				memory = append(memory, t)
 				continue
 			}

@@ -14,15 +14,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/udptrunk"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/trunkport"
 	"github.com/rdmalab/rdmalab/softrnic/trunk"
 	"github.com/rdmalab/rdmalab/topo/nl"
 )
 
-// Far is the UDP addresses of a trunk whose other end is on another machine; its zero value is that of all
-// other links.
+// Far is the addresses of a trunk whose other end is on another machine, and what carries it; its zero value
+// is that of all other links.
 type Far struct {
 	Local, Peer netip.AddrPort
+	Carrier     trunkport.Carrier
 	// Side is that of this end.
 	Side trunk.Side
 }
@@ -33,10 +34,15 @@ func remote(rack *rackfile.Rack, c rackfile.Trunk, name string) Far {
 	switch {
 	case !ok:
 		return Far{}
-	case name == c.Leaf:
-		return Far{Local: local, Peer: peer, Side: trunk.Near}
 	}
-	return Far{Local: local, Peer: peer, Side: trunk.Far}
+	f := Far{Local: local, Peer: peer, Side: trunk.Far}
+	if name == c.Leaf {
+		f.Side = trunk.Near
+	}
+	if rack.Fabric.CarrierName() == rackfile.CarrierTCP {
+		f.Carrier = trunkport.TCP
+	}
+	return f
 }
 
 // trunkOpener opens the trunks to other machines. outside is the pin of the network namespace from which they go
@@ -65,16 +71,13 @@ func (o trunkOpener) open(i int, l Link) (packetio.Port, error) {
 		return nil, err
 	}
 	_, uncut := os.Lstat(o.paths.Cut(l.Host))
-	var p *udptrunk.Port
-	err = nl.Do(o.outside, func() (err error) {
-		p, err = udptrunk.Open(udptrunk.Config{
-			Local: l.Far.Local, Peer: l.Far.Peer, Index: i, Limit: o.limit, Cut: uncut == nil,
-			Trunk: trunk.Config{Rack: o.rack, Trunk: l.Host, Secret: secret, Side: l.Far.Side},
-		})
-		return err
+	p, err := trunkport.Open(trunkport.Config{
+		Local: l.Far.Local, Peer: l.Far.Peer, Carrier: l.Far.Carrier, Index: i, Limit: o.limit, Cut: uncut == nil,
+		Trunk:  trunk.Config{Rack: o.rack, Trunk: l.Host, Secret: secret, Side: l.Far.Side},
+		Within: func(f func() error) error { return nl.Do(o.outside, f) },
 	})
 	if err != nil {
-		return nil, err // not p: an interface that holds a nil *udptrunk.Port is not nil
+		return nil, err // not p: an interface that holds a nil *trunkport.Port is not nil
 	}
 	return p, nil
 }
@@ -147,7 +150,7 @@ func (t *timers) tick(now clock.Time) {
 func (s *ports) notes() {
 	for i := range s.list {
 		p := &s.list[i]
-		far, ok := p.io.(*udptrunk.Port)
+		far, ok := p.io.(*trunkport.Port)
 		if !ok {
 			continue
 		}
@@ -190,7 +193,7 @@ func (d *Daemon) handleTrunks(m *control.Mux) {
 				return err
 			}
 			switch p := d.ports.list[i].io.(type) {
-			case *udptrunk.Port:
+			case *trunkport.Port:
 				p.Switch(s.Up)
 			case *devicePort:
 				p.Switch(s.Up)

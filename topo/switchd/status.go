@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/udptrunk"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/trunkport"
 	"github.com/rdmalab/rdmalab/softrnic/trunk"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
@@ -108,7 +108,7 @@ func (d *Daemon) Status() (s Status, err error) {
 				}
 			case !p.carrier:
 				ps.State = PortNoCarrier
-				if far, ok := p.io.(*udptrunk.Port); ok {
+				if far, ok := p.io.(*trunkport.Port); ok {
 					ps.Error = far.Trunk().Trouble
 				}
 			}
@@ -132,7 +132,7 @@ func (d *Daemon) Counters() (c Counters, err error) {
 			if st, ok := p.io.(stater); ok {
 				pc.RxRing = st.Stats().RxDropped
 			}
-			if far, ok := p.io.(*udptrunk.Port); ok {
+			if far, ok := p.io.(*trunkport.Port); ok {
 				t := far.Trunk()
 				pc.Trunk = &t
 			}

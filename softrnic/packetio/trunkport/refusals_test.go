@@ -1,4 +1,4 @@
-package udptrunk
+package trunkport
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ func (p *path) exchange(i int) {
 // train that was refused arrives all the same, and the kernel is not asked again.
 func TestSegmentationRefused(t *testing.T) {
 	p := newPath(t, 1500, false)
-	if err := unix.SetsockoptInt(p.ports[0].fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1); err != nil {
+	if err := unix.SetsockoptInt(p.ports[0].line.(*udp).fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1); err != nil {
 		t.Fatal(err)
 	}
 	p.up()
@@ -113,7 +113,7 @@ func TestSystemCallsRefused(t *testing.T) {
 func TestJoiningRefused(t *testing.T) {
 	p := newPath(t, 1500, false)
 	for i := range 2 {
-		if err := unix.SetsockoptInt(p.ports[i].fd, unix.IPPROTO_UDP, unix.UDP_GRO, 0); err != nil {
+		if err := unix.SetsockoptInt(p.ports[i].line.(*udp).fd, unix.IPPROTO_UDP, unix.UDP_GRO, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

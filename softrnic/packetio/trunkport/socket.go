@@ -1,4 +1,4 @@
-package udptrunk
+package trunkport
 
 import (
 	"errors"
@@ -8,24 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket makes a UDP socket from local to peer that never makes IP fragments, and returns the MTU of
-// the way to the peer, as far as the kernel knows it. What the kernel does not have is added to found.
-func socket(local, peer netip.AddrPort, found *refusals) (fd, mtu int, err error) {
+// socket makes a UDP socket from local to peer that never makes IP fragments. What the kernel does not
+// have is added to found.
+func socket(local, peer netip.AddrPort, found *refusals) (fd int, err error) {
 	family := unix.AF_INET
 	if peer.Addr().Is6() {
 		family = unix.AF_INET6
 	}
 	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return -1, 0, fmt.Errorf("make socket: %w", err)
+		return -1, fmt.Errorf("make socket: %w", err)
 	}
-	if err = setup(fd, local, peer, found); err == nil {
-		mtu, err = pathMTU(fd, peer.Addr().Is6())
+	if err := setup(fd, local, peer, found); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
 	}
-	if err != nil {
-		return -1, 0, errors.Join(err, unix.Close(fd))
-	}
-	return fd, mtu, nil
+	return fd, nil
 }
 
 func setup(fd int, local, peer netip.AddrPort, found *refusals) error {
@@ -49,17 +46,25 @@ func setup(fd int, local, peer netip.AddrPort, found *refusals) error {
 			found.add(f, errno)
 		}
 	}
-	if err := unix.Bind(fd, sockaddr(local)); err != nil {
-		if errors.Is(err, unix.EADDRNOTAVAIL) {
-			return fmt.Errorf("this machine has no address %v: correct `address` of the machine in the rack file (%w)", local.Addr(), err)
-		}
-		if errors.Is(err, unix.EADDRINUSE) {
-			return fmt.Errorf("UDP port %d is in use: give the machine another `port` in the rack file (%w)", local.Port(), err)
-		}
-		return fmt.Errorf("bind: %w", err)
+	if err := bind(fd, local, "UDP"); err != nil {
+		return err
 	}
 	if err := unix.Connect(fd, sockaddr(peer)); err != nil {
 		return fmt.Errorf("there is no way to %v: %w", peer.Addr(), err)
+	}
+	return nil
+}
+
+// bind gives a socket its address. protocol is that of the port, for errors.
+func bind(fd int, local netip.AddrPort, protocol string) error {
+	err := unix.Bind(fd, sockaddr(local))
+	switch {
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return fmt.Errorf("this machine has no address %v: correct `address` of the machine in the rack file (%w)", local.Addr(), err)
+	case errors.Is(err, unix.EADDRINUSE):
+		return fmt.Errorf("%s port %d is in use: give the machine another `port` in the rack file (%w)", protocol, local.Port(), err)
+	case err != nil:
+		return fmt.Errorf("bind: %w", err)
 	}
 	return nil
 }

@@ -1,8 +1,9 @@
-package udptrunk
+package trunkport
 
 import (
 	"bytes"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -23,16 +24,19 @@ type path struct {
 	netns [2]string
 	addr  [2]netip.AddrPort
 	ports [2]*Port
+	by    Carrier
 	got   [2][][]byte
 }
 
-// newPath makes two network namespaces with a veth pair of this MTU, and a trunk between them.
-func newPath(tb testing.TB, mtu int, v6 bool) *path {
+// newPath makes two network namespaces with a veth pair of this MTU, and a trunk by UDP between them.
+func newPath(tb testing.TB, mtu int, v6 bool) *path { return newPathBy(tb, mtu, v6, UDP) }
+
+func newPathBy(tb testing.TB, mtu int, v6 bool, by Carrier) *path {
 	tb.Helper()
 	if os.Geteuid() != 0 {
 		tb.Skip("network namespaces need root; run the test with sudo")
 	}
-	p := &path{tb: tb}
+	p := &path{tb: tb, by: by}
 	dir := tb.TempDir()
 	for i := range 2 {
 		p.netns[i] = filepath.Join(dir, string(rune('a'+i)))
@@ -70,18 +74,17 @@ func newPath(tb testing.TB, mtu int, v6 bool) *path {
 
 func (p *path) open(i int, secret trunk.Secret) {
 	p.tb.Helper()
-	err := nl.Do(p.netns[i], func() (err error) {
-		p.ports[i], err = Open(Config{
-			Local: p.addr[i], Peer: p.addr[1-i], Index: 3, Limit: 9014,
-			Trunk: trunk.Config{Rack: "r", Trunk: "leaf0-leaf1", Secret: secret, Side: trunk.Side(i)},
-		})
-		return err
+	port, err := Open(Config{
+		Local: p.addr[i], Peer: p.addr[1-i], Index: 3, Limit: 9014, Carrier: p.by,
+		Trunk:  trunk.Config{Rack: "r", Trunk: "leaf0-leaf1", Secret: secret, Side: trunk.Side(i)},
+		Within: func(f func() error) error { return nl.Do(p.netns[i], f) },
 	})
 	if err != nil {
 		p.tb.Fatal(err)
 	}
+	p.ports[i] = port
 	p.tb.Cleanup(func() {
-		if err := p.ports[i].Close(); err != nil {
+		if err := port.Close(); err != nil {
 			p.tb.Error(err)
 		}
 	})
@@ -124,11 +127,16 @@ func TestTrunkOverANetwork(t *testing.T) {
 	for name, c := range map[string]struct {
 		mtu int
 		v6  bool
-	}{"IPv4": {1500, false}, "IPv6": {1500, true}, "jumbo": {9000, false}, "short": {1300, true}} {
+		by  Carrier
+		max int // path MTU that is found
+	}{
+		"IPv4": {1500, false, UDP, 1500}, "IPv6": {1500, true, UDP, 1500}, "jumbo": {9000, false, UDP, 9000}, "short": {1300, true, UDP, 1300},
+		"TCP, IPv4": {1500, false, TCP, trunk.MaxMTU}, "TCP, IPv6": {1300, true, TCP, trunk.MaxMTU},
+	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPath(t, c.mtu, c.v6)
+			p := newPathBy(t, c.mtu, c.v6, c.by)
 			p.up()
-			p.run(func() bool { return p.ports[0].Trunk().MTU == c.mtu && p.ports[1].Trunk().MTU == c.mtu })
+			p.run(func() bool { return p.ports[0].Trunk().MTU == c.max && p.ports[1].Trunk().MTU == c.max })
 			for i := range 2 {
 				var b packetio.Batch
 				for k := range 40 {
@@ -154,7 +162,13 @@ func TestTrunkOverANetwork(t *testing.T) {
 
 // Frames stay as they are until the next Recv, however many datagrams have come.
 func TestFramesOfManyDatagrams(t *testing.T) {
-	p := newPath(t, 1500, false)
+	for _, by := range []Carrier{UDP, TCP} {
+		t.Run(by.String(), func(t *testing.T) { manyDatagrams(t, by) })
+	}
+}
+
+func manyDatagrams(t *testing.T, by Carrier) {
+	p := newPathBy(t, 1500, false, by)
 	p.up()
 	const sent = 2000
 	for k := range sent {
@@ -173,7 +187,13 @@ func TestFramesOfManyDatagrams(t *testing.T) {
 
 // A waiter of package afpacket wakes up when a datagram comes.
 func TestWaiterOfATrunk(t *testing.T) {
-	p := newPath(t, 1500, false)
+	for _, by := range []Carrier{UDP, TCP} {
+		t.Run(by.String(), func(t *testing.T) { wakes(t, by) })
+	}
+}
+
+func wakes(t *testing.T, by Carrier) {
+	p := newPathBy(t, 1500, false, by)
 	p.up()
 	w, err := afpacket.NewWaiterBeside([]afpacket.Source{p.ports[1]}, 0)
 	if err != nil {
@@ -204,17 +224,33 @@ func TestWaiterOfATrunk(t *testing.T) {
 // A port whose address is in use, or is none of the machine, says so.
 func TestOpenRefuses(t *testing.T) {
 	p := newPath(t, 1500, false)
+	const taken = 24001
+	err := nl.Do(p.netns[0], func() error {
+		l, err := net.Listen("tcp", netip.AddrPortFrom(p.addr[0].Addr(), taken).String())
+		if err == nil {
+			t.Cleanup(func() { _ = l.Close() })
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		local, peer netip.AddrPort
+		by          Carrier
+		side        trunk.Side
 		want        error
 	}{
-		"in use":        {p.addr[0], p.addr[1], unix.EADDRINUSE},
-		"other machine": {p.addr[1], p.addr[0], unix.EADDRNOTAVAIL},
-		"no way":        {netip.MustParseAddrPort("192.168.7.1:1"), netip.MustParseAddrPort("10.9.9.9:1"), unix.ENETUNREACH},
-		"kinds":         {p.addr[0], netip.MustParseAddrPort("[fd00::1]:1"), nil},
+		"in use":                 {p.addr[0], p.addr[1], UDP, trunk.Near, unix.EADDRINUSE},
+		"other machine":          {p.addr[1], p.addr[0], UDP, trunk.Near, unix.EADDRNOTAVAIL},
+		"no way":                 {netip.MustParseAddrPort("192.168.7.1:1"), netip.MustParseAddrPort("10.9.9.9:1"), UDP, trunk.Near, unix.ENETUNREACH},
+		"kinds":                  {p.addr[0], netip.MustParseAddrPort("[fd00::1]:1"), UDP, trunk.Near, nil},
+		"TCP: in use":            {netip.AddrPortFrom(p.addr[0].Addr(), taken), p.addr[1], TCP, trunk.Near, unix.EADDRINUSE},
+		"TCP: other machine":     {p.addr[1], p.addr[0], TCP, trunk.Near, unix.EADDRNOTAVAIL},
+		"TCP: connecting, other": {p.addr[1], p.addr[0], TCP, trunk.Far, unix.EADDRNOTAVAIL},
 	} {
 		err := nl.Do(p.netns[0], func() error {
-			port, err := Open(Config{Local: c.local, Peer: c.peer, Trunk: trunk.Config{Trunk: "t"}})
+			port, err := Open(Config{Local: c.local, Peer: c.peer, Carrier: c.by, Trunk: trunk.Config{Trunk: "t", Side: c.side}})
 			if err == nil {
 				return errors.Join(errors.New("opened"), port.Close())
 			}

@@ -1,4 +1,4 @@
-package udptrunk
+package trunkport
 
 import (
 	"encoding/binary"
@@ -26,7 +26,6 @@ const segmentOob = 24
 
 // sender sends trains.
 type sender struct {
-	train []byte
 	oob   [maxCalls][segmentOob]byte
 	iov   [maxMessages]unix.Iovec
 	msgs  [maxMessages]mmsghdr
@@ -35,7 +34,7 @@ type sender struct {
 
 // sender makes a sender that adds what the kernel refuses.
 func (r *refusals) sender() *sender {
-	s := &sender{train: make([]byte, 0, trunk.TrainSize), found: r}
+	s := &sender{found: r}
 	for i := range s.msgs {
 		s.msgs[i].hdr.Iov = &s.iov[i]
 		s.msgs[i].hdr.SetIovlen(1)

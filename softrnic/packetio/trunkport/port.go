@@ -1,4 +1,4 @@
-package udptrunk
+package trunkport
 
 import (
 	"crypto/rand"
@@ -40,6 +40,11 @@ type Config struct {
 	Limit int
 	// Cut opens the trunk cut at this end.
 	Cut bool
+	// Carrier is that of the datagrams; both ends have the same.
+	Carrier Carrier
+	// Within runs a function in the network namespace of the sockets; nil means that this is the one of the
+	// thread that calls Open, and of the loop.
+	Within func(func() error) error
 }
 
 // Port is the end of a trunk. Recv, Send and Tick belong to one goroutine at a time.
@@ -50,10 +55,9 @@ type Port struct {
 
 	// mu guards the fields below, for Stats, Switch and Close.
 	mu    sync.Mutex
-	fd    int
+	line  carrier // nil: the port is closed
+	train []byte
 	end   *trunk.End
-	rx    *receiver
-	tx    *sender
 	out   trunk.Out
 	stats packetio.Stats
 	found refusals
@@ -64,18 +68,21 @@ var (
 	_ afpacket.Source = (*Port)(nil)
 )
 
-// Open makes the socket in the network namespace of the calling thread.
+// Open makes the sockets.
 func Open(cfg Config) (*Port, error) {
 	if !cfg.Local.IsValid() || !cfg.Peer.IsValid() || cfg.Local.Addr().Is4() != cfg.Peer.Addr().Is4() {
-		return nil, fmt.Errorf("trunk %s: from %v to %v: want two addresses of the same kind", cfg.Trunk.Trunk, cfg.Local, cfg.Peer)
+		return nil, fmt.Errorf("trunk %s: %s: want two addresses of the same kind", cfg.Trunk.Trunk, cfg.whence())
 	}
-	p := &Port{cfg: cfg, clk: real.New()}
-	p.rx, p.tx = p.found.receiver(), p.found.sender()
-	fd, mtu, err := socket(cfg.Local, cfg.Peer, &p.found)
+	p := &Port{cfg: cfg, clk: real.New(), train: make([]byte, 0, trunk.TrainSize)}
+	line, err := p.cfg.open(&p.found)
 	if err != nil {
-		return nil, fmt.Errorf("trunk %s from %v to %v: %w", cfg.Trunk.Trunk, cfg.Local, cfg.Peer, err)
+		return nil, fmt.Errorf("trunk %s %s: %w", cfg.Trunk.Trunk, cfg.whence(), err)
 	}
-	p.fd = fd
+	mtu, err := line.pathMTU()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("trunk %s %s: read the path MTU: %w", cfg.Trunk.Trunk, cfg.whence(), err), line.close())
+	}
+	p.line = line
 	c := cfg.Trunk
 	c.IPv6, c.MTU = cfg.Peer.Addr().Is6(), mtu
 	c.Wall = time.Now().UnixNano() - int64(p.clk.Now())
@@ -101,14 +108,16 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	b.Reset()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.fd < 0 {
+	if p.line == nil {
 		return 0, ErrClosed
 	}
 	now := p.clk.Now()
 	p.end.Begin(now, b)
 	// The kernel is asked once: frames may be in the memory of their datagrams.
-	for more := p.rx.ready(p.fd); more && len(b.Frames) < maxFrames && p.end.Room(); more = p.rx.more() {
-		p.end.Receive(now, p.rx.next(), b, &p.out)
+	for more := p.line.ready(now); more && len(b.Frames) < maxFrames && p.end.Room(); more = p.line.more() {
+		if p.end.Receive(now, p.line.next(), b, &p.out) {
+			p.line.accepted(now)
+		}
 	}
 	p.flush()
 	for i := range b.Frames {
@@ -125,17 +134,17 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 func (p *Port) Send(b *packetio.Batch) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.fd < 0 {
+	if p.line == nil {
 		return 0, ErrClosed
 	}
 	sent := 0
 	for rest := b.Frames; len(rest) > 0; {
-		t, n := p.end.Pack(rest, p.cfg.Limit, p.tx.train)
+		t, n := p.end.Pack(rest, p.cfg.Limit, p.train)
 		if n == 0 {
 			p.drop(rest)
 			break
 		}
-		unsent, err := p.tx.send(p.fd, &t)
+		unsent, err := p.line.send(&t)
 		if err != nil {
 			p.end.Unsent(unsent, (len(unsent)+t.Size-1)/t.Size)
 		}
@@ -167,7 +176,7 @@ func (p *Port) refused(err error) {
 	if !errors.Is(err, unix.EMSGSIZE) && !errors.Is(err, unix.EINVAL) {
 		return
 	}
-	if mtu, err := pathMTU(p.fd, p.cfg.Peer.Addr().Is6()); err == nil {
+	if mtu, err := p.line.pathMTU(); err == nil {
 		p.end.TooBig(p.clk.Now(), mtu)
 	}
 }
@@ -175,7 +184,7 @@ func (p *Port) refused(err error) {
 // flush sends the datagrams that the end wants to be sent beside those of trains. The caller holds mu.
 func (p *Port) flush() {
 	for _, d := range p.out.Datagrams {
-		if err := sendOne(p.fd, d); err != nil {
+		if err := p.line.sendOne(d); err != nil {
 			p.end.Unsent(d, 1)
 			p.refused(err)
 		}
@@ -189,19 +198,20 @@ func (p *Port) flush() {
 func (p *Port) Tick() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.fd < 0 {
+	if p.line == nil {
 		return time.Hour
 	}
 	now := p.clk.Now()
+	next := p.line.tick(now)
 	if at := p.end.Deadline(); now >= at {
 		p.end.Tick(now, &p.out)
 		p.flush()
 	}
 	at := p.end.Deadline()
 	if at == clock.Never {
-		return time.Hour
+		return next
 	}
-	return max(0, at.Sub(now))
+	return max(0, min(next, at.Sub(now)))
 }
 
 // LinkUp reports whether both ends hear each other.
@@ -227,31 +237,34 @@ func (p *Port) Trunk() trunk.Stats {
 func (p *Port) Ready() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.fd >= 0 && p.rx.ready(p.fd)
+	return p.line != nil && p.line.ready(p.clk.Now())
 }
 
 // Sleeping does nothing: the kernel reports each datagram that comes.
 func (p *Port) Sleeping(bool) {}
 
-// Bell returns the socket.
+// Bell returns the file that becomes readable when something has come; -1 if the port is closed.
 func (p *Port) Bell() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.fd
+	if p.line == nil {
+		return -1
+	}
+	return p.line.bell()
 }
 
-// Close closes the socket. Its peer is told that the trunk is cut. A Wait goes on: the loop that waits is the
+// Close closes the sockets. Its peer is told that the trunk is cut. A Wait goes on: the loop that waits is the
 // one that closes its ports.
 func (p *Port) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.fd < 0 {
+	if p.line == nil {
 		return nil
 	}
 	p.end.Switch(p.clk.Now(), false, &p.out)
 	p.flush()
-	err := unix.Close(p.fd)
-	p.fd = -1
+	err := p.line.close()
+	p.line = nil
 	p.working.Store(false)
 	return err
 }

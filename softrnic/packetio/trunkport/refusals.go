@@ -1,4 +1,4 @@
-package udptrunk
+package trunkport
 
 import (
 	"fmt"
