@@ -106,7 +106,10 @@ func mark(o client.Object) error {
 
 // policy lets only leaves of the rack reach its trunks, where the cluster's network enforces that.
 func (w *wanted) policy() *networkingv1.NetworkPolicy {
-	udp := corev1.ProtocolUDP
+	protocol := corev1.ProtocolUDP
+	if w.rack.Fabric.CarrierName() == rackfile.CarrierTCP {
+		protocol = corev1.ProtocolTCP
+	}
 	first := intstr.FromInt32(rackfile.DefaultTrunkPort)
 	last := int32(rackfile.DefaultTrunkPort + rackspec.MaxNodes*rackspec.MaxNodes)
 	leaves := metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelRack: w.Name, v1alpha1.LabelRole: v1alpha1.RoleLeaf}}
@@ -114,7 +117,7 @@ func (w *wanted) policy() *networkingv1.NetworkPolicy {
 		PodSelector: leaves, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 		Ingress: []networkingv1.NetworkPolicyIngressRule{{
 			From:  []networkingv1.NetworkPolicyPeer{{PodSelector: &leaves}},
-			Ports: []networkingv1.NetworkPolicyPort{{Protocol: &udp, Port: &first, EndPort: &last}},
+			Ports: []networkingv1.NetworkPolicyPort{{Protocol: &protocol, Port: &first, EndPort: &last}},
 		}},
 	}}
 }

@@ -70,6 +70,22 @@ func TestObjectsOfARackOfTheSameName(t *testing.T) {
 	}
 }
 
+// The network's policy lets pass what the rack file says that the trunks go by.
+func TestPolicyLetsTheCarrierPass(t *testing.T) {
+	for text, want := range map[string]corev1.Protocol{
+		"": corev1.ProtocolUDP, "fabric: {leaves: 2, spines: 0, carrier: tcp}\n": corev1.ProtocolTCP,
+	} {
+		r, err := rackspec.Parse("r", "hosts:\n  - {name: cn0, role: compute}\n  - {name: ms0, role: memory}\n"+text, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &wanted{Rack: rackOf("1"), rack: r, image: "image:1"}
+		if got := *w.policy().Spec.Ingress[0].Ports[0].Protocol; got != want {
+			t.Errorf("with %q %v passes, want %v", text, got, want)
+		}
+	}
+}
+
 // A Pod is of a Rack by its owners, and not by labels, which anybody may set.
 func TestOwners(t *testing.T) {
 	scheme, err := Scheme()
