@@ -61,11 +61,21 @@ type Login struct {
 	Port       uint16
 }
 
-// loginUser and loginHost match what no program takes for a flag or a command.
+// loginUser and loginHost match what no program takes for a flag or a command, if it is not longer than
+// maxUser or maxLoginHost. (A bound in the expression costs each process of a rack a millisecond.)
 var (
-	loginUser = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
-	loginHost = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?$`)
+	loginUser = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+	loginHost = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 )
+
+const (
+	maxUser      = 64
+	maxLoginHost = 254
+)
+
+func isUser(s string) bool { return len(s) <= maxUser && loginUser.MatchString(s) }
+
+func isLoginHost(s string) bool { return len(s) <= maxLoginHost && loginHost.MatchString(s) }
 
 // ParseLogin reads an address like ssh://root@10.0.0.1:22.
 func ParseLogin(s string) (Login, error) {
@@ -78,7 +88,7 @@ func ParseLogin(s string) (Login, error) {
 	if _, secret := u.User.Password(); secret {
 		return Login{}, errors.New("the address of ssh has a password; remove it, and give the machine your key (ssh-copy-id)")
 	}
-	if a, err := netip.ParseAddr(l.Host); err != nil && !loginHost.MatchString(l.Host) || a.Zone() != "" || l.User != "" && !loginUser.MatchString(l.User) {
+	if a, err := netip.ParseAddr(l.Host); err != nil && !isLoginHost(l.Host) || a.Zone() != "" || l.User != "" && !isUser(l.User) {
 		return Login{}, bad
 	}
 	if p := u.Port(); p != "" {
