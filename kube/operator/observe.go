@@ -60,8 +60,8 @@ func place(k *v1alpha1.Rack, leaves []v1alpha1.RackLeaf, nodes []corev1.Node) bo
 		set(k, v1alpha1.ConditionPlaced, false, "NodeLost", fmt.Sprintf("nodes that do not work: %s; lost with them: %s. Nothing is moved: memory is gone. When the nodes are back, their hosts start again with empty memory; to give a node up, delete the Rack and make it again",
 			strings.Join(gone, " "), strings.Join(k.Status.Lost, " ")))
 	case len(silent) > 0:
-		set(k, v1alpha1.ConditionPlaced, false, "PluginMissing", fmt.Sprintf("nodes that offer no %s, so that Pods there would get no link: %s: see the events of the nodes",
-			v1alpha1.ResourceNIC, strings.Join(silent, " ")))
+		set(k, v1alpha1.ConditionPlaced, false, "PluginMissing", fmt.Sprintf("nodes that do not offer both %s and %s, so that Pods there would get no link: %s: see the events of the nodes",
+			v1alpha1.ResourceNIC, v1alpha1.ResourcePort, strings.Join(silent, " ")))
 	default:
 		set(k, v1alpha1.ConditionPlaced, true, "Placed", strings.Join(where, ", "))
 	}

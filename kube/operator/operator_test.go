@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -136,5 +137,24 @@ func TestUnfit(t *testing.T) {
 	must(t, err)
 	if _, err := r.Encode(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A node whose plugin offers only one of the two resources gets no leaf: the leaf's Pod, or that of a user, would wait.
+func TestNodeThatOffersOneResource(t *testing.T) {
+	some := resource.MustParse("4")
+	for text, c := range map[string]struct {
+		list corev1.ResourceList
+		want bool
+	}{
+		"both":      {corev1.ResourceList{v1alpha1.ResourceNIC: some, v1alpha1.ResourcePort: some}, true},
+		"only NICs": {corev1.ResourceList{v1alpha1.ResourceNIC: some}, false},
+		"no NICs":   {corev1.ResourceList{v1alpha1.ResourceNIC: resource.MustParse("0"), v1alpha1.ResourcePort: some}, false},
+		"none":      {nil, false},
+	} {
+		n := corev1.Node{Status: corev1.NodeStatus{Allocatable: c.list, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+		if got := len(fit([]corev1.Node{n}, nil)) == 1; got != c.want {
+			t.Errorf("%s: fit is %v", text, got)
+		}
 	}
 }

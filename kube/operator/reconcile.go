@@ -100,8 +100,8 @@ func (r *Reconciler) bring(ctx context.Context, k *v1alpha1.Rack) error {
 		return err
 	}
 	if len(leaves) < int(k.Spec.Nodes) {
-		set(k, v1alpha1.ConditionPlaced, false, "TooFewNodes", fmt.Sprintf("%d of %d nodes are ready, match nodeSelector, and offer %s: see the DaemonSet rdmalab-node",
-			len(leaves), k.Spec.Nodes, v1alpha1.ResourceNIC))
+		set(k, v1alpha1.ConditionPlaced, false, "TooFewNodes", fmt.Sprintf("%d of %d nodes are ready, match nodeSelector, and offer both %s and %s: see the DaemonSet rdmalab-node",
+			len(leaves), k.Spec.Nodes, v1alpha1.ResourceNIC, v1alpha1.ResourcePort))
 		k.Status.Phase = v1alpha1.PhasePending
 		return nil
 	}
@@ -222,10 +222,15 @@ func works(n *corev1.Node) bool {
 	})
 }
 
-// offers reports whether the plugin of racks is installed on a node.
+// offers reports whether the plugin of racks works on a node: it offers NICs for users' Pods, and ports for the leaf and
+// the hosts.
 func offers(n *corev1.Node) bool {
-	q, ok := n.Status.Allocatable[v1alpha1.ResourceNIC]
-	return ok && !q.IsZero()
+	for _, name := range []corev1.ResourceName{v1alpha1.ResourceNIC, v1alpha1.ResourcePort} {
+		if q := n.Status.Allocatable[name]; q.IsZero() {
+			return false
+		}
+	}
+	return true
 }
 
 // ensure makes an object if it is missing. Of what is there, only the template of leaves and hosts is brought up to date:

@@ -103,7 +103,7 @@ func nodeOf(t *testing.T, c client.Client, name string) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
 	must(t, c.Create(t.Context(), n))
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	n.Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceNIC: resource.MustParse("64")}
+	n.Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceNIC: resource.MustParse("64"), v1alpha1.ResourcePort: resource.MustParse("64")}
 	must(t, c.Status().Update(t.Context(), n))
 	n.Spec.Taints = nil // without a kubelet no process takes the first one away
 	must(t, c.Update(t.Context(), n))
