@@ -1,0 +1,116 @@
+package netcache
+
+// asker is who has sent a request, and under which number.
+type asker struct {
+	addr     [16]byte
+	port, id uint16
+}
+
+// asked is a request that the switch has forwarded under the client's number.
+type asked struct {
+	asker
+	kind Verb
+	hash uint64 // of the key
+	used uint64 // value of askeds.clock when the request was forwarded; 0 means that the place is free
+}
+
+// askeds has the newest requests that were forwarded, also answered ones: a network may deliver a request or
+// its answer twice. A request replaces an older one of its client with the same number, or else the oldest one
+// of its set.
+type askeds struct {
+	places []asked
+	clock  uint64
+}
+
+// maxAsked is how many requests the switch remembers for a rule.
+const maxAsked = 1 << 13
+
+func newAskeds() askeds { return askeds{places: make([]asked, maxAsked)} }
+
+func (t *askeds) set(a *asker) []asked {
+	h := hashOf(begin^uint64(a.port)<<16^uint64(a.id), a.addr[:])
+	i := int(h>>16%(maxAsked/ways)) * ways
+	return t.places[i : i+ways]
+}
+
+// add notes a request.
+func (t *askeds) add(a asker, kind Verb, hash uint64) {
+	set := t.set(&a)
+	to := &set[0]
+	for i := range set {
+		if p := &set[i]; p.used != 0 && p.asker == a {
+			to = p
+			break
+		} else if p.used < to.used {
+			to = p
+		}
+	}
+	t.clock++
+	*to = asked{asker: a, kind: kind, hash: hash, used: t.clock}
+}
+
+// find returns a request; nil means that the switch does not know it.
+func (t *askeds) find(a *asker) *asked {
+	set := t.set(a)
+	for i := range set {
+		if p := &set[i]; p.used != 0 && p.asker == *a {
+			return p
+		}
+	}
+	return nil
+}
+
+// Probes leave under ports from firstPort on, which are above the ports that Linux gives to programs
+// (net.ipv4.ip_local_port_range), and with all numbers.
+const (
+	firstPort  = 61000
+	probePorts = 1<<16 - firstPort
+	// maxProbes is how many probes may be with the server. It divides the count of numbers.
+	maxProbes = 1 << 8
+)
+
+// probe is a GET that has left under a number of the switch's own. So its answer cannot be that to another
+// request, and is answered at most once.
+type probe struct {
+	client asker // as the client has sent it
+	number uint32
+	at     int
+	fill   uint32
+	hash   uint64
+	live   bool
+}
+
+// probes has the probes that are with the server. Their numbers go up, from a first one that differs between
+// incarnations of the switch.
+type probes struct {
+	list [maxProbes]probe
+	next uint32
+}
+
+// begin notes a probe, and returns the port and the number under which it leaves. ok is false if there is no
+// room: the probe before this one in its place has no answer.
+func (t *probes) begin(p probe, busy func(*probe) bool) (port, id uint16, ok bool) {
+	x := &t.list[t.next%maxProbes]
+	if x.live && busy(x) {
+		return 0, 0, false
+	}
+	p.number, p.live = t.next, true
+	*x = p
+	t.next = (t.next + 1) % (probePorts << 16)
+	return uint16(firstPort + p.number>>16), uint16(p.number), true
+}
+
+// end returns the probe that an answer to a port and a number belongs to, and forgets it. ok is false if there
+// is none.
+func (t *probes) end(addr [16]byte, port, id uint16) (p probe, ok bool) {
+	if port < firstPort {
+		return p, false
+	}
+	number := uint32(port-firstPort)<<16 | uint32(id)
+	x := &t.list[number%maxProbes]
+	if !x.live || x.number != number || x.client.addr != addr {
+		return p, false
+	}
+	x.live = false
+	return *x, true
+}

@@ -1,0 +1,191 @@
+package netcache
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+func keyed(i int) (key []byte, h uint64) {
+	key = fmt.Appendf(nil, "key-%d", i)
+	return key, hashOf(begin, key)
+}
+
+// warmed is an index in which the key 0 is warm with digest 5, behind probe 1.
+func warmed(t *testing.T) (x index, key []byte, h uint64, at int) {
+	x = newIndex(ways, 1, time.Second)
+	key, h = keyed(0)
+	at, does := x.get(0, key, h)
+	if does != Probe || x.asks(0, at) != 1 || x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20) != Store {
+		t.Fatal(at, does)
+	}
+	if _, does := x.get(0, key, h); does != Forward {
+		t.Error("the value answers before the memory has it")
+	}
+	x.ends(at, 1, evStored)
+	if _, does := x.get(0, key, h); does != Read {
+		t.Error("the value does not answer")
+	}
+	return x, key, h, at
+}
+
+func (x *index) is(t *testing.T, what string, at int, want State) {
+	t.Helper()
+	if s := x.places[at].state; s != want {
+		t.Errorf("%s: %v, want %v", what, s, want)
+	}
+}
+
+func TestWhatEndsAValue(t *testing.T) {
+	for what, f := range map[string]func(x *index, h uint64, at int){
+		"a write":              func(x *index, h uint64, _ int) { x.changes(h, evWrite) },
+		"the end of a write":   func(x *index, h uint64, _ int) { x.changes(h, evDone) },
+		"another value":        func(x *index, h uint64, _ int) { x.passes(h, true, 6) },
+		"no value":             func(x *index, h uint64, _ int) { x.passes(h, false, 5) },
+		"an older probe":       func(x *index, h uint64, at int) { x.answered(&probe{at: at, hash: h}, true, true, 6, 20) },
+		"a READ without value": func(x *index, _ uint64, at int) { x.ends(at, 1, evLost) },
+		"everything forgotten": func(x *index, _ uint64, _ int) { x.clear() },
+	} {
+		x, _, h, at := warmed(t)
+		f(&x, h, at)
+		x.is(t, what, at, Cold)
+	}
+	for what, f := range map[string]func(x *index, h uint64, at int){
+		"the same value":         func(x *index, h uint64, _ int) { x.passes(h, true, 5) },
+		"an older probe's":       func(x *index, h uint64, at int) { x.answered(&probe{at: at, hash: h}, true, true, 5, 20) },
+		"another key's":          func(x *index, h uint64, _ int) { x.passes(h+1, true, 6); x.changes(h+1, evDone) },
+		"an older READ's":        func(x *index, _ uint64, at int) { x.ends(at, 9, evLost) },
+		"the probe's once again": func(x *index, h uint64, at int) { x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20) },
+	} {
+		x, _, h, at := warmed(t)
+		f(&x, h, at)
+		x.is(t, what, at, Warm)
+	}
+	x, key, h, at := warmed(t)
+	if _, does := x.get(clock.Time(time.Second)+1, key, h); does != Probe {
+		t.Error("an old value answers")
+	}
+	x.is(t, "age", at, Asked)
+}
+
+// Between a probe and its answer, answers that contradict each other or the probe's, and writes, end it.
+func TestWhatEndsAProbe(t *testing.T) {
+	key, h := keyed(0)
+	begun := func() (x index, at int) {
+		x = newIndex(ways, 1, time.Second)
+		at, _ = x.get(0, key, h)
+		x.asks(0, at)
+		return x, at
+	}
+	for i, f := range []func(x *index){
+		func(x *index) { x.changes(h, evWrite) },
+		func(x *index) { x.changes(h, evDone) },
+		func(x *index) { x.passes(h, false, 0) },
+		func(x *index) { x.passes(h, true, 4); x.passes(h, true, 5) },
+		func(x *index) { x.passes(h, true, 4) },
+		func(x *index) { x.clear() },
+	} {
+		x, at := begun()
+		f(&x)
+		if does := x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20); does != Forward {
+			t.Errorf("%d: %v", i, does)
+		}
+		x.is(t, fmt.Sprint(i), at, Cold)
+	}
+	x, at := begun()
+	x.passes(h, true, 5)
+	x.passes(h, true, 5)
+	if does := x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20); does != Store {
+		t.Errorf("answers that agree: %v", does)
+	}
+	x, at = begun()
+	if _, does := x.get(1, key, h); does != Forward {
+		t.Error("a second probe at once")
+	}
+	if _, does := x.get(clock.Time(patience)+1, key, h); does != Probe || x.asks(1, at) != 2 {
+		t.Error("no second probe after a while")
+	}
+	if x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20) != Forward || x.answered(&probe{at: at, fill: 2, hash: h}, true, true, 6, 20) != Forward {
+		t.Error("the answers to two probes contradict each other")
+	}
+}
+
+// Keys that are asked for often get the places, and keep them; others do not.
+func TestHotKeysGetPlaces(t *testing.T) {
+	x := newIndex(64, 4, time.Second)
+	z := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, 99_999)
+	hits, total := 0, 100_000
+	for range total {
+		key, h := keyed(int(z.Uint64()))
+		if at, _ := x.get(0, key, h); at >= 0 {
+			hits++
+		}
+	}
+	for i := range 8 {
+		if _, h := keyed(i); x.find(h) < 0 {
+			t.Errorf("key %d has no place", i)
+		}
+	}
+	if warm, used := x.warm(); warm != 0 || used > 64 {
+		t.Errorf("%d warm, %d used", warm, used)
+	}
+	if hits < total*45/100 {
+		t.Errorf("%d of %d GETs are of keys with a place", hits, total)
+	}
+}
+
+// The numbers of probes do not come again, and an answer belongs to a probe once.
+func TestProbes(t *testing.T) {
+	p := &probes{next: probePorts<<16 - 2}
+	busy := func(*probe) bool { return true }
+	seen := map[uint32]bool{}
+	for i := range maxProbes + 1 {
+		port, id, ok := p.begin(probe{client: asker{id: uint16(i)}}, busy)
+		if ok != (i < maxProbes) {
+			t.Fatal(i, ok)
+		}
+		if k := uint32(port)<<16 | uint32(id); ok && (seen[k] || port < firstPort) {
+			t.Fatalf("%d: port %d, id %d", i, port, id)
+		} else if ok {
+			seen[k] = true
+		}
+	}
+	for k := range seen {
+		port, id := uint16(k>>16), uint16(k)
+		if _, ok := p.end([16]byte{1}, port, id); ok {
+			t.Error("an answer to another host")
+		}
+		if _, ok := p.end([16]byte{}, port, id); !ok {
+			t.Error("an answer without a probe")
+		}
+		if _, ok := p.end([16]byte{}, port, id); ok {
+			t.Error("an answer comes twice")
+		}
+	}
+	if _, _, ok := p.begin(probe{}, busy); !ok {
+		t.Error("no place is free")
+	}
+}
+
+// A request replaces one of the same client with the same number, or else the oldest of its set.
+func TestAskeds(t *testing.T) {
+	x := newAskeds()
+	a := asker{port: 5, id: 6}
+	x.add(a, Get, 1)
+	x.add(a, Write, 2)
+	if f := x.find(&a); f == nil || f.kind != Write || f.hash != 2 {
+		t.Errorf("%+v", f)
+	}
+	for i := range 2 * maxAsked {
+		x.add(asker{port: 7, id: uint16(i), addr: [16]byte{byte(i >> 16)}}, Get, uint64(i))
+	}
+	if x.find(&a) != nil {
+		t.Error("the oldest request is still there")
+	}
+	if last := (asker{port: 7, id: uint16(2*maxAsked - 1), addr: [16]byte{byte((2*maxAsked - 1) >> 16)}}); x.find(&last) == nil {
+		t.Error("the newest request is not there")
+	}
+}

@@ -1,0 +1,152 @@
+package netcache
+
+import (
+	"encoding/binary"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Lengths of headers, and numbers of protocols.
+const (
+	ethLen  = 14
+	tagLen  = 4
+	ip4Len  = 20
+	ip6Len  = 40
+	udpLen  = 8
+	portLen = 4 // the ports at the front of UDP and TCP
+
+	protoTCP = 6
+	protoUDP = 17
+)
+
+// packet says where the headers of a frame are, and what they say.
+type packet struct {
+	ip, l4   int
+	v6       bool
+	proto    uint8
+	src, dst [16]byte
+	// ports is true if the headers of UDP or TCP follow at l4. later is true for a later fragment of a packet,
+	// which has no such headers.
+	ports, later     bool
+	srcPort, dstPort uint16
+	// payload is that of a whole UDP packet; nil if the frame has none.
+	payload []byte
+}
+
+// parse reads the headers of a frame. ok is false if it has no IP packet.
+func (p *packet) parse(b []byte) (ok bool) {
+	be := binary.BigEndian
+	if len(b) < ethLen+tagLen {
+		return false
+	}
+	*p = packet{ip: ethLen}
+	kind := be.Uint16(b[12:])
+	if kind == wire.EtherTypeVLAN {
+		p.ip, kind = ethLen+tagLen, be.Uint16(b[16:])
+	}
+	end, whole := len(b), true
+	switch ip := b[p.ip:]; {
+	case kind == wire.EtherTypeIPv4 && len(ip) >= ip4Len && ip[0]>>4 == 4:
+		n, frag := int(ip[0]&0xf)*4, be.Uint16(ip[6:])
+		if n < ip4Len || len(ip) < n {
+			return false
+		}
+		p.l4, p.proto, p.later, whole = p.ip+n, ip[9], frag&0x1fff != 0, frag&0x3fff == 0
+		copy(p.src[:], ip[12:16])
+		copy(p.dst[:], ip[16:20])
+		end = min(end, p.ip+int(be.Uint16(ip[2:])))
+	case kind == wire.EtherTypeIPv6 && len(ip) >= ip6Len && ip[0]>>4 == 6:
+		p.v6, p.l4, p.proto = true, p.ip+ip6Len, ip[6]
+		copy(p.src[:], ip[8:24])
+		copy(p.dst[:], ip[24:40])
+		end = min(end, p.l4+int(be.Uint16(ip[4:])))
+	default:
+		return false
+	}
+	if p.later || end < p.l4+portLen || p.proto != protoTCP && p.proto != protoUDP {
+		return true
+	}
+	p.ports, p.srcPort, p.dstPort = true, be.Uint16(b[p.l4:]), be.Uint16(b[p.l4+2:])
+	if n := p.l4 + udpLen; p.proto == protoUDP && whole && end >= n && int(be.Uint16(b[p.l4+4:])) == end-p.l4 {
+		p.payload = b[n:end]
+	}
+	return true
+}
+
+// intact reports whether the checksum of a whole UDP packet is right, or the packet has none, or hardware is yet
+// to complete it.
+func (p *packet) intact(f *packetio.Frame) bool {
+	return f.CsumPartial || binary.BigEndian.Uint16(f.Data[p.l4+6:]) == 0 || p.sum(f.Data[p.l4:p.l4+udpLen+len(p.payload)]) == 0xffff
+}
+
+// sum returns the ones' complement sum of a UDP packet with these bytes and of its pseudo-header.
+func (p *packet) sum(udp []byte) uint16 {
+	s := uint32(protoUDP) + uint32(len(udp))
+	for _, b := range [...][]byte{p.src[:], p.dst[:], udp} {
+		for ; len(b) >= 2; b = b[2:] {
+			s += uint32(b[0])<<8 | uint32(b[1])
+		}
+		if len(b) > 0 {
+			s += uint32(b[0]) << 8
+		}
+		s = s>>16 + s&0xffff
+	}
+	s = s>>16 + s&0xffff
+	return uint16(s>>16 + s)
+}
+
+// renumber replaces a port of a UDP packet, at offset at of its header, and the number of the request in its
+// payload.
+func (p *packet) renumber(f *packetio.Frame, at int, port, id uint16) {
+	be := binary.BigEndian
+	l4 := f.Data[p.l4:]
+	was := [2]uint16{be.Uint16(l4[at:]), be.Uint16(l4[udpLen:])}
+	be.PutUint16(l4[at:], port)
+	be.PutUint16(l4[udpLen:], id)
+	sum := be.Uint16(l4[6:])
+	if f.CsumPartial || sum == 0 { // the field has the sum of the addresses alone, or nothing
+		return
+	}
+	s := uint32(^sum) + uint32(^was[0]) + uint32(port) + uint32(^was[1]) + uint32(id)
+	s = s>>16 + s&0xffff
+	s = s>>16 + s&0xffff
+	if sum = ^uint16(s); sum == 0 {
+		sum = 0xffff
+	}
+	be.PutUint16(l4[6:], sum)
+}
+
+// appendAnswer appends the frame that answers the request in frame b, of which p is the packet: a head with the
+// number of the request, and body.
+func (p *packet) appendAnswer(out, b, body []byte) []byte {
+	be := binary.BigEndian
+	out = append(append(append(out, b[6:12]...), b[:6]...), b[12:p.ip]...)
+	n := udpLen + headLen + len(body)
+	at := len(out)
+	if p.v6 {
+		out = append(out, 0x60, 0, 0, 0, byte(n>>8), byte(n), protoUDP, 64)
+		out = append(append(out, p.dst[:]...), p.src[:]...)
+	} else {
+		total := ip4Len + n
+		out = append(out, 0x45, 0, byte(total>>8), byte(total), 0, 0, 0x40, 0, 64, protoUDP, 0, 0)
+		out = append(append(out, p.dst[:4]...), p.src[:4]...)
+		s := uint32(0)
+		for i := at; i < len(out); i += 2 {
+			s += uint32(be.Uint16(out[i:]))
+		}
+		s = s>>16 + s&0xffff
+		be.PutUint16(out[at+10:], ^uint16(s>>16+s))
+	}
+	at = len(out)
+	out = be.AppendUint16(be.AppendUint16(out, p.dstPort), p.srcPort)
+	out = be.AppendUint16(be.AppendUint16(out, uint16(n)), 0)
+	out = append(append(out, p.payload[:2]...), 0, 0, 0, 1, 0, 0)
+	out = append(out, body...)
+	sum := ^p.sum(out[at:])
+	if sum == 0 {
+		sum = 0xffff
+	}
+	be.PutUint16(out[at+6:], sum)
+	return out
+}
