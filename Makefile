@@ -184,7 +184,7 @@ endure: build suites ## a rack at full load for LASTS, with faults and programs 
 # MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. Those of the engine are also the conformance tests of the device. The tests of serve are mostly those of its parent and, for C programs, of uverbs; those of meta are of the store.
 MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine=softrnic/engine,softrnic/device softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc,softrnic/uverbs \
   swordbox/transform swordbox/atomiccache swordbox/conntrack swordbox/switchconn swordbox/requester=swordbox/requester,swordbox/serialize swordbox/serialize rackfile/rules \
-  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows swordbox/statestore swordbox/tracestore swordbox/packettrace swordbox/telemetry swordbox/extmem swordbox/framering swordbox/packetbuffer swordbox/lookuptable clover/layout clover/meta=clover/meta,clover clover/rpc \
+  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows swordbox/statestore swordbox/tracestore swordbox/packettrace swordbox/telemetry swordbox/extmem swordbox/framering swordbox/packetbuffer swordbox/lookuptable swordbox/netcache clover/layout clover/meta=clover/meta,clover clover/rpc \
   sherman/layout sherman/check sherman/lock fusee/layout fusee/snapshot softrnic/wire/onerma onerma/nic store/kv
 
 .PHONY: mutate

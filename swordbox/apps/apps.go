@@ -24,6 +24,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/hotwords"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/lookuptable"
+	"github.com/rdmalab/rdmalab/swordbox/netcache"
 	"github.com/rdmalab/rdmalab/swordbox/packetbuffer"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	publishedsteer "github.com/rdmalab/rdmalab/swordbox/published/cloversteer"
@@ -48,6 +49,7 @@ var handlers = []*handler.Kind{
 	&publishedstate.Kind,
 	&packetbuffer.Kind,
 	&publishedbuffer.Kind,
+	&netcache.Kind, // before lookuptable, which may take answers of a cached server
 	&lookuptable.Kind,
 	&publishedlookup.Kind,
 	&tracestore.Kind,

@@ -49,6 +49,10 @@ const LookupShard = 1 << 13
 // packets.
 const TraceShard = 1 << 15
 
+// CacheShard is the shard number of a connection to a server in whose memory the switch keeps the values of the
+// key-value server at port 0. The connection for one at another port has the port's number added.
+const CacheShard = TraceShard + 1<<10
+
 // compare orders keys by server and shard.
 func (k Key) compare(o Key) int {
 	return cmp.Or(k.Server.Compare(o.Server), cmp.Compare(k.Shard, o.Shard))
