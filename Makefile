@@ -112,7 +112,7 @@ QUARTER := --first $$(( ($(FROM) + 2) / 4 + 1 )) --seeds $$(( ($(SEEDS) + 3) / 4
 
 # SWEPT are the scenarios that run with each seed, FEWER those for which some seeds are enough, with their number behind a colon. A test
 # refuses a scenario that is in neither and has no line of its own below.
-SWEPT := transport uc ud srq locks state-store telemetry packet-trace buffer lookup balance clover sherman fusee template bytekeys pdpm-direct pdpm-central nictable onerma kvcs redn redn-locks
+SWEPT := transport uc ud srq locks state-store telemetry packet-trace buffer lookup balance netcache clover sherman fusee template bytekeys pdpm-direct pdpm-central nictable onerma kvcs redn redn-locks
 FEWER := crash:20 partition:20 rnr:20 hostile:20 crowd:3 soak:5
 
 .PHONY: scenarios

@@ -22,7 +22,7 @@
 //	                                 check of messages
 //	redn                             redn: plan and run, _server the memory and the programs, _client
 //	                                 clients that know every answer, _locks redn-locks
-//	buffer, lookup, balance, statestore, telemetry, packettrace
+//	buffer, lookup, balance, netcache, statestore, telemetry, packettrace
 //	                                 the switch keeps data in servers' memory
 //	extmem                           common code of these
 //	kvcs                             the scenario of this name

@@ -1,0 +1,189 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/sim/history"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// The rack of the scenario netcache. cn0 is a key-value server, and the others are its clients. The switch answers
+// GETs of hot keys with values that it keeps in the memory of ms1 and ms2.
+const (
+	netcacheHosts   = 5
+	netcacheServers = 2
+	netcacheBytes   = 128 << 10
+	netcacheBase    = 64
+)
+
+// netcachePlan has the choices that the seed makes for a run of netcache.
+type netcachePlan struct {
+	wirePlan
+	// servers, items, size, hot, age and depth are keys of the switch's rule.
+	servers, items, size, hot, depth int
+	age                              time.Duration
+	keys, ops                        int // ops is how many operations each client does
+	theta                            float64
+	writes                           float64 // the share of writes
+	longest                          int     // the length of the longest value
+	think                            time.Duration
+	// loss and twice are probabilities on each hop of a datagram, late is how long a hop takes at most.
+	loss, twice float64
+	late        time.Duration
+	crashes     int // of the key-value server, which then has no items
+	clears      bool
+	wrap        bool
+	midFault
+}
+
+func (p *netcachePlan) rule() string {
+	return fmt.Sprintf("id=kv server=cn0 action=cache store=%s at=%d items=%d size=%d hot=%d age=%v depth=%d",
+		strings.Join([]string{"ms1", "ms2"}[:p.servers], ","), netcacheBase, p.items, p.size, p.hot, p.age, p.depth)
+}
+
+func (p *netcachePlan) String() string {
+	return fmt.Sprintf("%s; %d operations of each client on %d keys by Zipf %.2f, %.2f of them writes of up to %d bytes, one every %v; a hop takes up to %v, loses %.3f, doubles %.3f; "+
+		"the server crashes %d times, clears=%v, wrap=%v; links %s; %v", p.rule(), p.ops, p.keys, p.theta, p.writes, p.longest, p.think, p.late, p.loss, p.twice, p.crashes, p.clears, p.wrap,
+		strings.TrimSpace(p.links), &p.midFault)
+}
+
+// run draws a plan and runs it.
+func (p *netcachePlan) run(e *env) error {
+	d := e.draw
+	*p = netcachePlan{
+		servers: d.between(1, netcacheServers), items: one(d, 1, 8, 64), size: one(d, 64, 128, 256), hot: one(d, 1, 1, 2, 8), depth: one(d, 1, 4, 16),
+		age: one(d, 20*time.Microsecond, time.Millisecond, time.Second), keys: one(d, 1, 2, 5, 24), ops: d.between(20, 120), theta: one(d, 0, 0.99, 1.3),
+		writes: one(d, 0.02, 0.1, 0.3, 0.6), longest: one(d, 0, 20, 100, 300), think: d.span(time.Microsecond, 40*time.Microsecond),
+		loss: one(d, 0, 0, 0.02, 0.2), twice: one(d, 0, 0, 0.05, 0.4), late: d.span(100*time.Nanosecond, one(d, time.Microsecond, 20*time.Microsecond, 200*time.Microsecond)),
+		crashes: one(d, 0, 0, 0, 2), clears: d.chance(0.2),
+	}
+	p.fault = one(d, stateCalm, stateCalm, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)
+	var hosts []string
+	if d.chance(0.6) {
+		hosts = []string{"ms1", "ms2"}
+	}
+	p.drawWire(e, hosts, nil, 0)
+	p.params.Timeout, p.params.RetryCount = 14, 7
+	p.rack.Datagrams = true
+	p.wrap = d.nearWrap(&p.rack)
+	p.drawTimes(d, fmt.Sprintf("ms%d", d.between(1, p.servers)))
+	return e.complete(p.begin(e))
+}
+
+type netcacheRun struct {
+	lenders
+	plan   *netcachePlan
+	oracle *netcacheOracle
+	begun  bool
+	over   bool // the plan's fault is over, or there is none
+	checks int
+}
+
+func (p *netcachePlan) begin(e *env) (*netcacheRun, error) {
+	r := &netcacheRun{lenders: lenders{env: e, group: "cache"}, plan: p, over: p.fault == stateCalm}
+	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
+	r.oracle = r.newOracle()
+	if err := r.build(&p.wirePlan, netcacheHosts, 1+netcacheServers, netcacheBytes, yamlRule(p.rule()), r.oracle.wrap); err != nil {
+		return nil, err
+	}
+	e.rack.At(0, e.rack.Announce)
+	r.watch()
+	return r, nil
+}
+
+func (r *netcacheRun) begin() {
+	r.begun = true
+	r.oracle.begin()
+	r.disturb(&r.plan.midFault, &r.over)
+	d := newDraw(r.env.draw.Uint64())
+	for range r.plan.crashes {
+		r.env.rack.At(r.env.rack.Now().Add(d.span(0, 5*time.Millisecond)), r.oracle.crash)
+	}
+	if r.plan.clears {
+		r.env.rack.At(r.env.rack.Now().Add(d.span(0, 5*time.Millisecond)), func() {
+			if k, ok := r.env.rack.Program().(interface{ ClearTable(string) (int, bool) }); ok && !r.down {
+				k.ClearTable("cached values")
+			}
+		})
+	}
+}
+
+// watch starts an application that starts the clients, and checks the counters at intervals until all operations have
+// ended and no GET waits in the switch.
+func (r *netcacheRun) watch() {
+	r.env.client("ms0", "watcher", func(ctx verbs.Context) error {
+		rt := ctx.Runtime()
+		quiet := clock.Time(0)
+		for {
+			rt.Sleep(bufferEvery)
+			if !r.begun {
+				r.begin()
+				continue
+			}
+			if r.down {
+				continue
+			}
+			if err := r.check(); err != nil {
+				return err
+			}
+			switch {
+			case !r.oracle.ended() || !r.over:
+				if rt.Now() > clock.Time(bufferQuiet) {
+					return fmt.Errorf("%s after %v: %v", r.oracle, bufferQuiet, r.counts())
+				}
+			case quiet == 0:
+				quiet = rt.Now()
+			case r.count("waiting") == 0 && rt.Now().Sub(quiet) > 10*bufferEvery:
+				return nil
+			case rt.Now().Sub(quiet) > bufferQuiet:
+				return fmt.Errorf("%v after the last operation: %v", bufferQuiet, r.counts())
+			}
+		}
+	})
+}
+
+// check compares the switch's counters with each other, and reports what the oracle has seen.
+func (r *netcacheRun) check() error {
+	r.checks++
+	if r.oracle.err != nil {
+		return r.oracle.err
+	}
+	c := r.counts()
+	if c["gets"] != c["answered"]+c["forwarded"]+c["dropped"]+c["waiting"] {
+		return fmt.Errorf("the switch took %d GETs, and its counters account for others: %v", c["gets"], c)
+	}
+	return nil
+}
+
+func (r *netcacheRun) judge() error {
+	c, o := r.counts(), r.oracle
+	share := 0.0
+	if c["gets"] > 0 {
+		share = float64(c["answered"]) / float64(c["gets"])
+	}
+	r.env.note("%s; %d gets, %.0f %% of them answered by the switch; %d probes, %d filled, %d stale, %d lost, %d busy, %d forgotten; %d checks", o, c["gets"], 100*share, c["probes"],
+		c["filled"], c["stale"], c["lost"], c["busy"], c["forgotten"], r.checks)
+	if err := r.check(); err != nil {
+		return err
+	}
+	err := o.log.Check(func(w int) (uint64, bool) { return o.items[w], true }, history.MostSteps)
+	var undecided *history.UndecidedError
+	if errors.As(err, &undecided) {
+		r.env.note("%v", err)
+		err = nil
+	}
+	if err == nil && r.plan.quiet() && c["answered"] == 0 {
+		return fmt.Errorf("nothing was disturbed, and the switch has answered no GET: %v", c)
+	}
+	return err
+}
+
+// quiet reports whether the switch must have answered some GETs: no fault, hardly any writes, a hot key that fits.
+func (p *netcachePlan) quiet() bool {
+	return p.fault == stateCalm && p.links == "" && p.loss == 0 && p.crashes == 0 && p.keys == 1 && p.writes < 0.1 && p.hot <= 2 && p.longest <= 20 && p.size > 64 && p.ops >= 100 && p.age >= time.Millisecond &&
+		p.late < time.Microsecond
+}
