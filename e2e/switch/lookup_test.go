@@ -21,7 +21,7 @@ import (
 
 // natPeers are what a copy of the test binary does inside a host, by the value of peerVariable before
 // the first space. The rest is the address.
-var natPeers = map[string]func(addr string) error{"tcp-echo": tcpEcho, "tcp-send": tcpSend, "tcp-named": tcpNamed, "tcp-rounds": tcpRounds}
+var natPeers = map[string]func(addr string) error{"tcp-echo": tcpEcho, "tcp-send": tcpSend, "tcp-named": tcpNamed, "tcp-rounds": tcpRounds, "udp-item": udpItem, "udp-reads": udpReads}
 
 const (
 	natPort     = "7001"

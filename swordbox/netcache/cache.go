@@ -13,8 +13,8 @@ import (
 type cache struct {
 	Layout
 	m      *Machine
-	id     string // ID of the rule
-	port   int    // of the key-value server
+	id     string     // ID of the rule
+	port   int        // of the key-value server
 	server netip.Addr // its first address
 	addrs  [][16]byte
 	v6     []bool   // whether each of addrs is an address of IPv6

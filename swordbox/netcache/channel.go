@@ -51,8 +51,10 @@ func (ch *channel) End(c *pipeline.Ctx) { ch.Detach(c) }
 func (ch *channel) Requested() requester.Stats { return ch.Conn.Stats() }
 
 // reads and writes report whether a READ, or a WRITE of n bytes, would be sent at once.
-func (ch *channel) reads() bool       { return ch.Usable() && ch.Up() && ch.Reads() }
-func (ch *channel) writes(n int) bool { return ch.Usable() && ch.Up() && ch.SendsNow(wire.RCWriteOnly, n) }
+func (ch *channel) reads() bool { return ch.Usable() && ch.Up() && ch.Reads() }
+func (ch *channel) writes(n int) bool {
+	return ch.Usable() && ch.Up() && ch.SendsNow(wire.RCWriteOnly, n)
+}
 
 // The lowest bit of the field Flow of a request's tag says what it is for. For a WRITE, the other bits are the index
 // of a place, and Generation is the number of its probe; for a READ, Generation is the index of a waiting GET. PSN is
