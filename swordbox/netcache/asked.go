@@ -1,14 +1,14 @@
 package netcache
 
-// asker is who has sent a request, and under which number.
-type asker struct {
+// sender is who has sent a request, and under which number.
+type sender struct {
 	addr     [16]byte
 	port, id uint16
 }
 
 // asked is a request that the switch has forwarded under the client's number.
 type asked struct {
-	asker
+	sender
 	kind Verb
 	hash uint64 // of the key
 	used uint64 // value of askeds.clock when the request was forwarded; 0 means that the place is free
@@ -27,18 +27,18 @@ const maxAsked = 1 << 13
 
 func newAskeds() askeds { return askeds{places: make([]asked, maxAsked)} }
 
-func (t *askeds) set(a *asker) []asked {
+func (t *askeds) set(a *sender) []asked {
 	h := hashOf(begin^uint64(a.port)<<16^uint64(a.id), a.addr[:])
 	i := int(h>>16%(maxAsked/ways)) * ways
 	return t.places[i : i+ways]
 }
 
 // add notes a request.
-func (t *askeds) add(a asker, kind Verb, hash uint64) {
+func (t *askeds) add(a sender, kind Verb, hash uint64) {
 	set := t.set(&a)
 	to := &set[0]
 	for i := range set {
-		if p := &set[i]; p.used != 0 && p.asker == a {
+		if p := &set[i]; p.used != 0 && p.sender == a {
 			to = p
 			break
 		} else if p.used < to.used {
@@ -46,14 +46,14 @@ func (t *askeds) add(a asker, kind Verb, hash uint64) {
 		}
 	}
 	t.clock++
-	*to = asked{asker: a, kind: kind, hash: hash, used: t.clock}
+	*to = asked{sender: a, kind: kind, hash: hash, used: t.clock}
 }
 
 // find returns a request; nil means that the switch does not know it.
-func (t *askeds) find(a *asker) *asked {
+func (t *askeds) find(a *sender) *asked {
 	set := t.set(a)
 	for i := range set {
-		if p := &set[i]; p.used != 0 && p.asker == *a {
+		if p := &set[i]; p.used != 0 && p.sender == *a {
 			return p
 		}
 	}
@@ -72,7 +72,7 @@ const (
 // probe is a GET that has left under a number of the switch's own. So its answer cannot be that to another
 // request, and is answered at most once.
 type probe struct {
-	client asker // as the client has sent it
+	client sender // as the client has sent it
 	number uint32
 	at     int
 	fill   uint32

@@ -127,7 +127,7 @@ func (k *cache) asks(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet) bool
 	if !ok {
 		return false // the server does not answer it
 	}
-	who, h := asker{p.src, p.srcPort, r.id}, hashOf(begin, r.key)
+	who, h := sender{p.src, p.srcPort, r.id}, hashOf(begin, r.key)
 	switch r.kind {
 	case Get:
 		k.stats.Gets++
@@ -153,7 +153,7 @@ func (k *cache) asks(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet) bool
 }
 
 // probe forwards a GET under a number of the switch's own. It returns false if there is none free.
-func (k *cache) probe(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet, who asker, at int, h uint64) bool {
+func (k *cache) probe(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet, who sender, at int, h uint64) bool {
 	ch, _ := k.place(at)
 	fill := k.index.asks(c.Now, at)
 	port, id, ok := uint16(0), uint16(0), false
@@ -201,7 +201,7 @@ func (k *cache) wait(c *pipeline.Ctx, in int, f *packetio.Frame, at int) bool {
 }
 
 // came ends the wait of a GET. b is what the READ has found; nil if it has failed. The value answers the GET if the
-// place has it at this moment: not if a write has ended, or another value was seen, while the READ was under way.
+// place has it at this moment: not if a write has ended, or another value was seen, while the READ was in flight.
 func (k *cache) came(c *pipeline.Ctx, i int, b []byte) {
 	w := &k.waits[i]
 	f, p := &w.frame, &k.index.places[w.at]
@@ -228,7 +228,7 @@ func (k *cache) came(c *pipeline.Ctx, i int, b []byte) {
 		k.stats.Stale++
 	}
 	k.stats.Forwarded++
-	k.askeds.add(asker{h.src, h.srcPort, r.id}, Get, hashOf(begin, r.key))
+	k.askeds.add(sender{h.src, h.srcPort, r.id}, Get, hashOf(begin, r.key))
 	c.Resume(w.in, -1, *f, "cache: no value")
 }
 
@@ -251,7 +251,7 @@ func (k *cache) answers(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet) b
 			return true
 		}
 	}
-	switch x := k.askeds.find(&asker{p.dst, p.dstPort, a.id}); {
+	switch x := k.askeds.find(&sender{p.dst, p.dstPort, a.id}); {
 	case x == nil && p.dstPort >= firstPort: // no program has this port, so that no client learns what it shows
 		k.stats.Late++
 		c.Drop(in, ReasonProbe, *f)

@@ -19,7 +19,7 @@ type index struct {
 	hot    uint32
 	age    time.Duration
 	fills  uint32 // number of probes so far
-	counts [sketchRows][]uint32
+	counts [sketchHashes][]uint32
 	gets   int // since all counts were halved
 }
 
@@ -41,8 +41,8 @@ type place struct {
 
 // The sketch (count-min) that counts the GETs of keys without a place.
 const (
-	sketchRows  = 3
-	sketchWidth = 1 << 12
+	sketchHashes = 3
+	sketchWidth  = 1 << 12
 	// halving is after how many GETs all counts are halved, so that keys that were asked for once make room.
 	halving = 1 << 16
 )
@@ -52,8 +52,8 @@ const patience = 20 * time.Millisecond
 
 func newIndex(n int, hot uint32, age time.Duration) index {
 	x := index{places: make([]place, (n+ways-1)/ways*ways), hot: hot, age: age}
-	for row := range x.counts {
-		x.counts[row] = make([]uint32, sketchWidth)
+	for i := range x.counts {
+		x.counts[i] = make([]uint32, sketchWidth)
 	}
 	return x
 }
@@ -192,8 +192,8 @@ func (x *index) warm() (warm, used int) {
 // has a key with fewer GETs. The result is -1 if it has none.
 func (x *index) promote(key []byte, h uint64) int {
 	least := ^uint32(0)
-	for row := range x.counts {
-		n := &x.counts[row][telemetry.Place(h, row, sketchWidth)]
+	for i := range x.counts {
+		n := &x.counts[i][telemetry.Place(h, i, sketchWidth)]
 		*n++
 		least = min(least, *n)
 	}
@@ -222,9 +222,9 @@ func (x *index) promote(key []byte, h uint64) int {
 // halve makes older GETs count less.
 func (x *index) halve() {
 	x.gets = 0
-	for row := range x.counts {
-		for i := range x.counts[row] {
-			x.counts[row][i] /= 2
+	for _, list := range x.counts {
+		for i := range list {
+			list[i] /= 2
 		}
 	}
 	for i := range x.places {

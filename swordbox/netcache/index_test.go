@@ -143,7 +143,7 @@ func TestProbes(t *testing.T) {
 	busy := func(*probe) bool { return true }
 	seen := map[uint32]bool{}
 	for i := range maxProbes + 1 {
-		port, id, ok := p.begin(probe{client: asker{id: uint16(i)}}, busy)
+		port, id, ok := p.begin(probe{client: sender{id: uint16(i)}}, busy)
 		if ok != (i < maxProbes) {
 			t.Fatal(i, ok)
 		}
@@ -173,19 +173,19 @@ func TestProbes(t *testing.T) {
 // A request replaces one of the same client with the same number, or else the oldest of its set.
 func TestAskeds(t *testing.T) {
 	x := newAskeds()
-	a := asker{port: 5, id: 6}
+	a := sender{port: 5, id: 6}
 	x.add(a, Get, 1)
 	x.add(a, Write, 2)
 	if f := x.find(&a); f == nil || f.kind != Write || f.hash != 2 {
 		t.Errorf("%+v", f)
 	}
 	for i := range 2 * maxAsked {
-		x.add(asker{port: 7, id: uint16(i), addr: [16]byte{byte(i >> 16)}}, Get, uint64(i))
+		x.add(sender{port: 7, id: uint16(i), addr: [16]byte{byte(i >> 16)}}, Get, uint64(i))
 	}
 	if x.find(&a) != nil {
 		t.Error("the oldest request is still there")
 	}
-	if last := (asker{port: 7, id: uint16(2*maxAsked - 1), addr: [16]byte{byte((2*maxAsked - 1) >> 16)}}); x.find(&last) == nil {
+	if last := (sender{port: 7, id: uint16(2*maxAsked - 1), addr: [16]byte{byte((2*maxAsked - 1) >> 16)}}); x.find(&last) == nil {
 		t.Error("the newest request is not there")
 	}
 }

@@ -120,15 +120,15 @@ func (m *Machine) Spec() pipeline.Part {
 		links += len(k.links)
 	}
 	cells, links = max(cells, defaultItems), max(links, 1)
-	const keyBits, askerBits = maxKey * 8, 128 + 16 + 16
+	const keyBits, senderBits = maxKey * 8, 128 + 16 + 16
 	return pipeline.Part{
 		Tables: []pipeline.TableSpec{{Name: "cached servers", KeyBits: 128 + 16, ValueBits: 16, Entries: n}},
 		Registers: []pipeline.RegisterSpec{
 			// A key has its hash, the state and number of its probe, a digest, a length, a time and a count.
 			{Name: "cached keys", Width: keyBits + 64 + 2 + 32 + 64 + 16 + 64 + 32, Entries: cells, Each: ways},
-			{Name: "cache sketch", Width: 32, Entries: n * sketchRows * sketchWidth},
-			{Name: "cache requests", Width: askerBits + 2 + 64 + 32, Entries: n * maxAsked, Each: ways},
-			{Name: "cache probes", Width: askerBits + 32 + 32 + 64 + 1, Entries: n * maxProbes},
+			{Name: "cache sketch", Width: 32, Entries: n * sketchHashes * sketchWidth},
+			{Name: "cache requests", Width: senderBits + 2 + 64 + 32, Entries: n * maxAsked, Each: ways},
+			{Name: "cache probes", Width: senderBits + 32 + 32 + 64 + 1, Entries: n * maxProbes},
 			{Name: "cache waits", Width: maxFrame*8 + 64, Entries: n * maxWaits},
 			{Name: "cache links", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: links},
 			{Name: "cache READs and WRITEs", Width: 64 + 1, Entries: links * extmem.InFlight, Each: extmem.InFlight},
