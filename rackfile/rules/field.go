@@ -42,7 +42,7 @@ var fields = []Field{
 		func(r *Rule) string { return r.ID },
 	},
 	{
-		"server", "ms0", "memory server: the rule selects requests that are sent to it; a host's name or an address; with action lookup the host that sends the packets, with action " +
+		"server", "ms0", "memory server: the rule selects requests that are sent to it; a host's name or an address; with action lookup the host that sends the packets, with action cache the key-value server, with action " +
 			"buffer the host whose port is limited. Required",
 		setServer,
 		func(r *Rule) string { return cmp.Or(r.Host, r.Server.String()) },
