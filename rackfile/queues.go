@@ -272,11 +272,22 @@ func pauseless(cable string, shared bool) string {
 	return ""
 }
 
+// PortQueues returns the egress queues of the switch's ports as the switch runs them: a process needs its time to wake
+// up by the clock of the machine, which is less by the slow one of the rack. nil means that the ports have none.
+func (r *Rack) PortQueues() *portqueue.Config {
+	if r.Switch.Queues == nil {
+		return nil
+	}
+	c := *r.Switch.Queues
+	c.Wake /= time.Duration(r.Factor())
+	return &c
+}
+
 // NICQueue returns the egress queue of a host's NIC; false means that it has none, and sends as fast as
 // the machine can. It has the priorities of the switch, and the host's rate or, if the rack has lossless
 // queues, that of the switch's ports: a NIC that is faster than its link cannot be paused in time.
 func (r *Rack) NICQueue(h *Host) (portqueue.Config, bool) {
-	c := portqueue.Config{Overhead: portqueue.Overhead, Lateness: nicLateness, Wake: queueWake}
+	c := portqueue.Config{Overhead: portqueue.Overhead, Lateness: nicLateness, Wake: queueWake / time.Duration(r.Factor())}
 	if q := r.Switch.Queues; q != nil {
 		c.DSCP = q.DSCP
 		for i := range q.Classes {

@@ -34,3 +34,23 @@ func TestSlowMotion(t *testing.T) {
 		t.Error("a factor of 1 was accepted")
 	}
 }
+
+// In slow motion, frames of a queue wait for the time that a process needs to wake up, and not for so much of the rack's
+// clock: with that, a port of 40 Gbit/s would send 250 KB at once.
+func TestQueuesOfSlowRacksWakeInTime(t *testing.T) {
+	const file = small + "slow: 400\nswitch:\n  ports: {rate: 40Gbit}\n  queues:\n    3: {lossless: true}\n"
+	r, err := Parse([]byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nic, ok := r.NICQueue(&r.Hosts[0])
+	if q := r.PortQueues(); q == nil || q.Wake != queueWake/400 || q.Rate != 40_000_000_000 || !ok || nic.Wake != q.Wake {
+		t.Errorf("ports %+v, NIC %+v", q, nic)
+	}
+	if err := r.SlowDown(40); err != nil || r.PortQueues().Wake != queueWake/40 {
+		t.Errorf("by 40: %v, %v", r.PortQueues().Wake, err)
+	}
+	if r, err = Parse([]byte(small)); err != nil || r.PortQueues() != nil {
+		t.Errorf("without rates %+v, %v", r.PortQueues(), err)
+	}
+}

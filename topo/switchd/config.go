@@ -139,7 +139,7 @@ func (c *Config) egress() *portqueue.Config {
 	if c.Described == nil {
 		return nil
 	}
-	return c.Described.Switch.Queues
+	return c.Described.PortQueues()
 }
 
 // linker is implemented by a port that knows whether its link has a carrier.
