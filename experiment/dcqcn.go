@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -15,6 +16,9 @@ import (
 // Congestion is a load of senders that WRITE to one receiver all the time, each on a connection of its
 // own, so that all meet in the port of the switch to the receiver. The port marks packets (RED with
 // ECN), and nothing is lost: it has memory for all that comes.
+//
+// A rack runs it with the congestion control, the links and the queues of its own rack file: only Senders, Span and
+// Seed count there, and Span may be 0, which means 40 s of real time.
 type Congestion struct {
 	Senders int
 	// Params are those of all NICs; their MaxRate is the rate of all links. Delay is that of a link.
@@ -56,6 +60,8 @@ type CongestionResult struct {
 	Again uint64
 	// Trace is a hash of the measured departures from the queue, in their order: whose packet, and the length of the queue.
 	Trace uint64
+	// Twin is the result of a rack in slow motion, which has no other field; nil in the simulator.
+	Twin *Twin
 }
 
 var dcqcnExperiment = Experiment{
@@ -64,8 +70,9 @@ var dcqcnExperiment = Experiment{
 	Figure: "DCQCN (SIGCOMM 2015): shares, convergence and queue of an incast, beside a model of the algorithm",
 	Examples: []string{
 		"--senders 2,16", "--senders 16 --pmax 10%", "--senders 2 --profile mlx --rate 100Gbit --kmin 400KiB --kmax 1600KiB --pmax 20%",
+		"--on rack --senders 2",
 	},
-	Sim: "1 min", Cost: "connectx5",
+	Sim: "1 min", Rack: "1 min for each number of senders, with slow: 40 2 min", Target: "memory to which all senders WRITE", Cost: "connectx5",
 	New: func() Body { return &dcqcnBody{} },
 }
 
@@ -75,6 +82,7 @@ type dcqcnBody struct {
 	profile, pmax string
 	rate          string
 	kmin, kmax    string
+	span          time.Duration
 	cases         []dcqcnCase
 }
 
@@ -183,16 +191,23 @@ func dcqcnCases(quick bool) []dcqcnCase {
 }
 
 func (b *dcqcnBody) Flags(fs *pflag.FlagSet) {
-	fs.IntSliceVar(&b.senders, "senders", nil, fmt.Sprintf("measure these numbers of senders, 1 to %d, without demands; the flags below are for them", maxSenders))
+	fs.IntSliceVar(&b.senders, "senders", nil, fmt.Sprintf("measure these numbers of senders, 1 to %d, without demands; the flags below are for them; on a rack with demands (default: all compute hosts)", maxSenders))
 	fs.StringVar(&b.profile, "profile", congestion.ProfilePaper, "with --senders: profile of the parameters: "+strings.Join(congestion.Profiles(), " or "))
 	fs.StringVar(&b.rate, "rate", "40Gbit", "with --senders: rate of all links")
 	fs.StringVar(&b.kmin, "kmin", "5000", "with --senders: bytes of the queue up to which no packet is marked")
 	fs.StringVar(&b.kmax, "kmax", "200000", "with --senders: bytes of the queue above which all packets are marked")
 	fs.StringVar(&b.pmax, "pmax", "1%", "with --senders: share of the packets that are marked at kmax")
+	fs.DurationVar(&b.span, "span", 0, "on a rack: how long senders send, by the rack's clock (default 40s of real time); its second half is measured")
 }
 
 func (b *dcqcnBody) Check(at Place) error {
 	b.cases = nil
+	switch {
+	case at.On == OnRack:
+		return b.checkRack(at)
+	case b.span != 0:
+		return errors.New("--span is for a rack: add --on rack")
+	}
 	if len(b.senders) == 0 {
 		b.cases = dcqcnCases(at.Quick)
 		return nil
@@ -212,7 +227,28 @@ func (b *dcqcnBody) Check(at Place) error {
 	return nil
 }
 
+// checkRack makes the cases of a rack, whose file says everything else.
+func (b *dcqcnBody) checkRack(at Place) error {
+	list := b.senders
+	if len(list) == 0 {
+		list = []int{at.Hosts}
+	}
+	for _, n := range list {
+		if n < 1 || n > at.Hosts {
+			return fmt.Errorf("--senders %d: want 1 to %d, each on a compute host of its own", n, at.Hosts)
+		}
+		b.cases = append(b.cases, dcqcnCase{name: fmt.Sprintf("%d senders", n), load: Congestion{Senders: n, Span: b.span, Seed: 1}})
+	}
+	if b.span < 0 {
+		return fmt.Errorf("--span %v: want a time like 50ms", b.span)
+	}
+	return nil
+}
+
 func (b *dcqcnBody) Run(ctx context.Context, p Platform, r *Report) error {
+	if p.On() == OnRack {
+		return b.onRack(ctx, p, r)
+	}
 	r.Columns(
 		Column{Key: "case", Title: "CASE"}, Column{Key: "jain", Title: "JAIN", Format: "%.3f"}, Column{Key: "jain_least", Title: "LEAST", Format: "%.3f"},
 		Column{Key: "link", Title: "LINK", Format: "%.3f"}, Column{Key: "p50", Title: "P50 KB", Format: "%.0f"}, Column{Key: "p90", Title: "P90 KB", Format: "%.0f"},

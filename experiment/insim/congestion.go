@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	incastService = "incast"
+	incastService, incastReceiver = "incast", "ms0"
 	// incastHosts is the largest number of hosts on which senders run. More senders share hosts.
 	incastHosts = 96
 	// incastMessage is the length of a WRITE in bytes, incastDepth how many of them are in flight.
@@ -44,6 +44,9 @@ type incastRun struct {
 	rack  *simrack.Rack
 	until clock.Time
 	port  *markedPort
+	// to is the receiver, timeout the code of the ACK timeout.
+	to      string
+	timeout uint8
 }
 
 // Congestion runs senders on a rack whose switch has, behind its program, egress queues with a rate.
@@ -53,7 +56,7 @@ func (p *Sim) Congestion(ctx context.Context, l experiment.Congestion) (out expe
 	if err != nil {
 		return out, err
 	}
-	r := &incastRun{load: l}
+	r := &incastRun{load: l, to: incastReceiver, timeout: incastTimeout}
 	for i := range s.Hosts {
 		s.Hosts[i].Congestion = &l.Params
 	}
@@ -82,14 +85,20 @@ func (p *Sim) Congestion(ctx context.Context, l experiment.Congestion) (out expe
 		return out, err
 	}
 	defer r.rack.Close()
-	r.rack.Host("ms0").Go("memory", true, func(ctx verbs.Context) {
-		r.rack.Stop(r.rack.Host("ms0").Lend(ctx, simrack.Passive{Bytes: incastMessage, Service: incastService}))
-	})
+	r.lend()
 	startClients(r.rack, l.Senders, hosts, r.sender)
 	if err := run(ctx, r.rack); err != nil {
 		return out, err
 	}
 	return r.result(), nil
+}
+
+// lend makes the receiver lend its memory.
+func (r *incastRun) lend() {
+	h := r.rack.Host(r.to)
+	h.Go("memory", true, func(ctx verbs.Context) {
+		r.rack.Stop(h.Lend(ctx, simrack.Passive{Bytes: incastMessage, Service: incastService}))
+	})
 }
 
 // sender writes messages until the run ends.
@@ -111,8 +120,8 @@ func (r *incastRun) sender(h *simrack.Host, ctx verbs.Context, id int) error {
 	if err != nil {
 		return err
 	}
-	params := rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: incastTimeout}
-	private, err := h.Manager(ctx).Dial(qp, r.rack.Host("ms0").Addr(), incastService, params, nil, incastReady)
+	params := rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: r.timeout}
+	private, err := h.Manager(ctx).Dial(qp, r.rack.Host(r.to).Addr(), incastService, params, nil, incastReady)
 	if err != nil {
 		return err
 	}

@@ -101,3 +101,24 @@ func TestSlowRack(t *testing.T) {
 		}
 	}
 }
+
+// The rack file of DCQCN in slow motion has 16 senders, and the queue of the DCQCN paper.
+func TestDCQCNRack(t *testing.T) {
+	data, err := os.ReadFile("dcqcn-slow.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := rackfile.ParseFile("dcqcn-slow.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := r.Switch.Queues
+	if r.Slow == 0 || q == nil || q.Rate != 40_000_000_000 || q.Classes[0].ECN.KMax != 200_000 || len(r.ByRole(rackfile.Compute)) != 16 {
+		t.Errorf("slow %d, queues %+v, hosts %v", r.Slow, q, r.HostNames())
+	}
+	for i := range r.Hosts {
+		if h := &r.Hosts[i]; h.Congestion == nil || h.Congestion.MaxRate != q.Rate {
+			t.Errorf("%s has congestion control %+v", h.Name, h.Congestion)
+		}
+	}
+}
