@@ -24,7 +24,7 @@ var congestionFigures = Experiment{
 	Lists: func() map[string][]string {
 		return map[string][]string{"Figures": titles(congestionPaper), "Choices": congestionChoices}
 	},
-	Sim: "half an hour with two processors, with --quick 4 min", Cost: "connectx5",
+	Sim: "40 min with two processors, with --quick 4 min", Cost: "connectx5",
 	New: func() Body {
 		return &congestionFiguresBody{figuresBody: figuresBody{all: congestionPaper, choices: congestionChoices}}
 	},
@@ -37,6 +37,7 @@ var congestionChoices = []string{
 	"incast and convergence have a port with memory for all that comes, and no PFC, so that queues can be compared",
 	"irn: 16 hosts at 70 % load, messages of 1 KB, 32 KB and 1 MB (6 : 3 : 1) to random hosts; paper: a fat tree of 54",
 	"shared: requests of a packet, so that the switch moves them to its connection, which has 128 in flight",
+	"stores: ports of 10 Gb/s, 240 KB for a queue without PFC; clients wait 10 s for an operation, leases of nodes last 5 s",
 	"timely begins at the line rate, and is measured after 0.1 s, when its first overreaction is over",
 }
 
@@ -164,7 +165,7 @@ func (l ccIncast) once(ctx context.Context, p Platform, seed uint64) (outcome, e
 
 // congestionPaper lists the figures.
 func congestionPaper(quick bool) []figure {
-	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick), ccSharing(quick), ccReading(quick), ccCAS(quick), ccCrowd(quick), ccLocks(quick), ccStall(quick)}
+	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick), ccSharing(quick), ccReading(quick), ccCAS(quick), ccCrowd(quick), ccLocks(quick), ccStall(quick), ccKeyValue(quick)}
 }
 
 // ccBesidePFC are PFC alone, and the algorithms that are compared with it.
@@ -396,7 +397,7 @@ func (b *congestionFiguresBody) Run(ctx context.Context, p Platform, r *Report) 
 		f.judge(part, b.quick, done)
 		part.Summary = append(part.Summary, f.spread(done)...)
 		if err == nil {
-			f.demand(part, slices.Concat(congestionDemands, sharedDemands, atomicsDemands, reactionDemands), done)
+			f.demand(part, slices.Concat(congestionDemands, sharedDemands, atomicsDemands, reactionDemands, storesDemands), done)
 		}
 		r.Parts = append(r.Parts, part)
 	}

@@ -33,6 +33,7 @@ func (l repeated) measure(ctx context.Context, p Platform) (out outcome, err err
 			out.seeds = append(out.seeds, o)
 		}
 	}
+	out.pool()
 	if out.scene != nil { // it is the mean that must be steady
 		mean, _, _ := out.mean(func(o *outcome) float64 { return o.scene.Unsteady })
 		out.scene.Unsteady = mean
@@ -113,4 +114,17 @@ func (f *figure) spread(done map[load]outcome) (list []string) {
 		}
 	}
 	return list
+}
+
+// pool gives the first run of a store the halves of all seeds: it is their sum that must be steady.
+func (o *outcome) pool() {
+	if o.store == nil {
+		return
+	}
+	for i := range o.seeds {
+		h := &o.seeds[i].store.Halves
+		o.store.Halves[0] += h[0]
+		o.store.Halves[1] += h[1]
+		*h = [2]uint64{}
+	}
 }

@@ -199,6 +199,9 @@ func (f *figure) rows(done map[load]outcome) (rows []*figureRow) {
 		if o, ok := done[c.load]; ok && o.store != nil {
 			r.store = true
 			r.failed += o.store.failures()
+			for i := range o.seeds {
+				r.failed += o.seeds[i].store.failures()
+			}
 		}
 	}
 	return rows
@@ -212,10 +215,10 @@ func (f *figure) judge(r *Report, quick bool, done map[load]outcome) {
 	one := []figure{*f}
 	for _, l := range loads(one) {
 		o, ok := done[l]
-		if ok && o.store != nil {
-			o.store.judge(r, quick || len(o.store.Steps) > 1, l.label())
-		}
 		for _, o := range append([]outcome{o}, o.seeds...) {
+			if ok && o.store != nil {
+				o.store.judge(r, quick || len(o.store.Steps) > 1, l.label())
+			}
 			if why := o.failure(); why != "" {
 				r.fail("%s: %s", l.label(), why)
 			}

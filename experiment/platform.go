@@ -194,6 +194,8 @@ type Clover struct {
 	// Pool is the number of nodes of each memory server; 0 means as in the published system. A rack
 	// ignores it.
 	Pool int
+	// Bulk is what is beside the clients; only the simulator has it, with a switch that forwards.
+	Bulk Bulk
 	// Seed of the simulated rack; 0 means 1.
 	Seed uint64
 	// Warm is how long clients work before operations are counted. Run is how long they are
@@ -254,6 +256,8 @@ type Sherman struct {
 	// the simulator; 0 means 1.
 	Step    string
 	Servers int
+	// Bulk is as in Clover.
+	Bulk Bulk
 	// Seed of the simulated rack; 0 means 1.
 	Seed uint64
 	// Warm is how long the clients work before operations are counted, Run is how long they are
@@ -306,6 +310,10 @@ type Fusee struct {
 	// divided into Steps of equal length, numbered from 0: the guests join at the beginning of step
 	// Join, and leave at the end of step Leave.
 	Guests, Steps, Join, Leave int
+	// Bulk is as in Clover.
+	Bulk Bulk
+	// Seed of the simulated rack; 0 means 1.
+	Seed uint64
 	// Warm is how long clients work before operations are counted, and Run how long they are
 	// counted; 0 means the platform's default.
 	Warm, Run time.Duration
@@ -333,6 +341,14 @@ type StoreResult struct {
 	// Steps has the operations a second in each step of the run (Fusee.Steps); nil means that they
 	// were not counted.
 	Steps []float64
+	// Bulk is the share of the ports' rate that the payload of bulk senders had, on average of the memory servers.
+	Bulk float64
+	// Restless: the run need not be steady, because the figure shows what happens without control.
+	Restless bool
+	// Checked is how many operations a history has that was checked, Unexplained why it is not linearizable, or why
+	// that could not be decided. Only loads with Bulk are checked.
+	Checked     int
+	Unexplained string
 }
 
 // failures counts the operations that failed, had a wrong value or found no key.

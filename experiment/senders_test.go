@@ -94,3 +94,31 @@ func TestLineC10(t *testing.T) {
 		}
 	}
 }
+
+// A row whose history no order explains fails, also with --quick; so does one whose halves differ over all seeds.
+func TestStoresAreJudged(t *testing.T) {
+	r := &Report{}
+	good := StoreResult{}
+	good.Ops[0], good.Halves = 2000, [2]uint64{1000, 1000}
+	bad := good
+	bad.Checked, bad.Unexplained = 7, "the history of key 3 is not linearizable"
+	good.judge(r, false, "good")
+	bad.judge(r, true, "bad")
+	if len(r.Failures) != 1 || !strings.Contains(r.Failures[0], "bad: of 7 operations: the history of key 3") {
+		t.Errorf("failures %q", r.Failures)
+	}
+	uneven := good
+	uneven.Halves = [2]uint64{1500, 500}
+	restless := uneven
+	restless.Restless = true
+	if uneven.unsteady() == "" || restless.unsteady() != "" {
+		t.Errorf("uneven %q, restless %q", uneven.unsteady(), restless.unsteady())
+	}
+	first, second := good, good
+	first.Halves, second.Halves = [2]uint64{1000, 1500}, [2]uint64{1500, 1000}
+	o := outcome{store: &first, seeds: []outcome{{store: &second}}}
+	o.pool()
+	if why := first.unsteady(); first.Halves != [2]uint64{2500, 2500} || second.unsteady() != "" || why != "" {
+		t.Errorf("halves %v and %v: %q", first.Halves, second.Halves, why)
+	}
+}

@@ -33,8 +33,11 @@ func halfNoise(n float64) float64 { return 3 * math.Sqrt(n) }
 
 // unsteady returns why a run was not in steady state, or "" if it was.
 func (r *StoreResult) unsteady() string {
-	if r.Total() == 0 {
+	switch {
+	case r.Total() == 0:
 		return "no operation succeeded"
+	case r.Restless:
+		return ""
 	}
 	a, b := float64(r.Halves[0]), float64(r.Halves[1])
 	if d := math.Abs(a - b); a+b > 0 && d > halfMargin*max(a, b) && d > halfNoise(a+b) {
@@ -51,12 +54,14 @@ func (r *StoreResult) unsteady() string {
 	return ""
 }
 
-// judge makes the report fail if operations of a row have failed, or if its run was not in steady
-// state. A run with --quick is too short to be in steady state.
+// judge makes the report fail if operations of a row have failed, if no order of them explains the answers, or if
+// its run was not in steady state. A run with --quick is too short to be in steady state.
 func (r *StoreResult) judge(rep *Report, quick bool, row string) {
 	switch why := r.unsteady(); {
 	case r.failures() > 0:
 		rep.fail("%s: %d operations failed: %s", row, r.failures(), cmp.Or(r.FirstError, "no value, or a wrong one"))
+	case r.Unexplained != "":
+		rep.fail("%s: of %d operations: %s", row, r.Checked, r.Unexplained)
 	case why != "" && !quick:
 		rep.fail("%s: not steady: %s", row, why)
 	}

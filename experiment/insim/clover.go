@@ -34,7 +34,7 @@ const minNodes = 1 << 16
 // servers (one in the SwordBox paper, §6). A switch that steers has a rule for each memory server.
 func cloverRack(l *experiment.Clover) string {
 	s := &l.Switch
-	file, how := fmt.Sprintf(rackFile, l.Servers-1, machines-1), mode(s)
+	file, how := fmt.Sprintf(rackFile, l.Servers-1, machines-1)+bulkHosts(l.Bulk, l.Servers), mode(s)
 	if how == "" {
 		return file
 	}
@@ -102,14 +102,15 @@ func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.Store
 		Clients: l.Clients, Warmup: l.Warm, Duration: l.Run, Patience: patience(&l), Verify: true,
 	}
 	var err error
-	r.rack, err = newRack(ctx, cloverRack(&l), simrack.Options{
+	r.rack, err = newRackWith(ctx, cloverRack(&l), simrack.Options{
 		Seed: l.Seed, Cost: model, Datagrams: mode(&l.Switch) != "", Nodes: max(l.Pool, minNodes), MaxEvents: mostEvents(l.Warm + l.Run),
-	})
+	}, l.Bulk)
 	if err != nil {
 		return experiment.StoreResult{}, err
 	}
 	defer r.rack.Close()
 	r.serve()
+	r.bulk(l.Bulk, l.Servers, readLimit)
 	r.start()
 	r.rack.At(readLimit.Add(l.Warm), r.count)
 	r.countFree(readLimit.Add(l.Warm))

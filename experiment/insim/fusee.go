@@ -63,7 +63,7 @@ func indexLoad(l experiment.Fusee) experiment.Fusee {
 // with a replica of the index.
 func indexRack(l *experiment.Fusee) string {
 	out := fmt.Sprintf("name: index\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n",
-		l.Servers-1, l.Machines-1)
+		l.Servers-1, l.Machines-1) + bulkHosts(l.Bulk, l.Servers)
 	how := mode(&l.Switch)
 	if how == "" {
 		return out
@@ -80,7 +80,7 @@ func (p *Sim) Fusee(ctx context.Context, l experiment.Fusee) (experiment.StoreRe
 	l = indexLoad(l)
 	r := &indexRun{load: l, steps: make([]uint64, l.Steps)}
 	var err error
-	if r.rack, err = newRack(ctx, indexRack(&l), simrack.Options{Cost: p.model(&l.Switch), Datagrams: mode(&l.Switch) != ""}); err != nil {
+	if r.rack, err = newRackWith(ctx, indexRack(&l), simrack.Options{Seed: l.Seed, Cost: p.model(&l.Switch), Datagrams: mode(&l.Switch) != ""}, l.Bulk); err != nil {
 		return experiment.StoreResult{}, err
 	}
 	defer r.rack.Close()
@@ -94,6 +94,7 @@ func (p *Sim) Fusee(ctx context.Context, l experiment.Fusee) (experiment.StoreRe
 	if l.Own {
 		r.cfg.Popularity.Shape = kv.ShapeOwn
 	}
+	r.bulk(l.Bulk, l.Servers, indexWarm)
 	start(r.rack, "cn0", "format", r.format)
 	startClients(r.rack, l.Clients, l.Machines, r.client)
 	for i := range l.Guests {

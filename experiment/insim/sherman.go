@@ -47,7 +47,7 @@ type treeRun struct {
 
 // rackFile returns the rack file: memory servers, and eight compute hosts.
 func (r *treeRun) rackFile() string {
-	out := fmt.Sprintf("name: treeload\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n", r.count-1, treeHosts-1)
+	out := fmt.Sprintf("name: treeload\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n", r.count-1, treeHosts-1) + bulkHosts(r.load.Bulk, r.count)
 	if r.load.Locks != experiment.LocksSwitch {
 		return out
 	}
@@ -82,6 +82,7 @@ func (p *Sim) Sherman(ctx context.Context, l experiment.Sherman) (experiment.Sto
 		Workload: l.Workload, Keys: l.Keys, Value: r.value, Zipf: l.Zipf, Scramble: true, Clients: l.Clients, Warmup: l.Warm, Duration: l.Run,
 		Patience: time.Second, Verify: true,
 	}
+	r.bulk(l.Bulk, r.count, treeWarm)
 	startClients(r.rack, l.Clients, treeHosts, r.client)
 	out, err := r.measure(ctx, treeWarm)
 	if err == nil {
@@ -110,7 +111,7 @@ func (r *treeRun) stats() *experiment.TreeStats {
 // build makes the rack with its memory services and compute nodes; cn0 loads the tree.
 func (r *treeRun) build(ctx context.Context, opt simrack.Options) (err error) {
 	opt.Seed, opt.Datagrams = r.load.Seed, r.load.Locks == experiment.LocksSwitch
-	if r.rack, err = newRack(ctx, r.rackFile(), opt); err != nil {
+	if r.rack, err = newRackWith(ctx, r.rackFile(), opt, r.load.Bulk); err != nil {
 		return err
 	}
 	for i := range r.count {
@@ -120,8 +121,12 @@ func (r *treeRun) build(ctx context.Context, opt simrack.Options) (err error) {
 	if r.load.Alone {
 		nodes = r.load.Clients
 	}
+	lease := treeLease
+	if bulkOn(r.load.Bulk) {
+		lease = bulkLease
+	}
 	for range nodes {
-		n, err := sherman.NewNode(r.step.Node(sherman.NodeConfig{Servers: r.servers, HandOver: r.load.HandOver, Lease: treeLease}))
+		n, err := sherman.NewNode(r.step.Node(sherman.NodeConfig{Servers: r.servers, HandOver: r.load.HandOver, Lease: lease}))
 		if err != nil {
 			return err
 		}

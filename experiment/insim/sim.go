@@ -70,10 +70,16 @@ func cancelled(ctx context.Context) func() bool { return func() bool { return ct
 
 // newRack makes the rack of a rack file. Its simulation ends when ctx ends. A seed of 0 means 1.
 func newRack(ctx context.Context, file string, opt simrack.Options) (*simrack.Rack, error) {
-	s, err := rackfile.Parse([]byte(file))
+	return newRackWith(ctx, file, opt, experiment.Bulk{})
+}
+
+// newRackWith makes the rack of a rack file whose links congest as b says.
+func newRackWith(ctx context.Context, file string, opt simrack.Options, b experiment.Bulk) (*simrack.Rack, error) {
+	s, err := rackfile.Parse([]byte(file + bulkSwitch(b)))
 	if err != nil {
 		return nil, err
 	}
+	congest(s, &opt, b)
 	opt.Seed, opt.Cancelled = cmp.Or(opt.Seed, 1), cancelled(ctx)
 	return simrack.New(s, opt)
 }

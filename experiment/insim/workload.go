@@ -18,6 +18,10 @@ type workload struct {
 	rack  *simrack.Rack
 	cfg   kv.RunConfig
 	total kv.Result
+	// history has the operations of all clients; nil means that they are not recorded.
+	history *kv.History
+	// sent has the bytes of bulk senders' WRITEs that ended while operations were counted; servers is how many there are.
+	sent, servers int
 }
 
 // measure runs the simulation and returns the result. All clients begin to work at the time warm.
@@ -32,6 +36,12 @@ func (w *workload) measure(ctx context.Context, warm clock.Time) (experiment.Sto
 		return experiment.StoreResult{}, err
 	}
 	out := experiment.StoreResult{Result: w.total}
+	if w.history != nil {
+		out.Checked, out.Bulk = w.history.Len(), w.bulkShare(w.servers)
+		if err := w.history.Check(kv.MostStates); err != nil {
+			out.Unexplained = err.Error()
+		}
+	}
 	out.Span = w.cfg.Duration
 	if n := out.Total(); n > 0 {
 		out.BytesPerOp = float64(bytes) / float64(n)
@@ -92,6 +102,9 @@ func (w *workload) workFrom(warm clock.Time, s kv.Store, rt verbs.Runtime, id in
 func (w *workload) work(s kv.Store, rt verbs.Runtime, id int) error {
 	cfg := w.cfg
 	cfg.Client = id
+	if w.history != nil {
+		s = kv.Record(s, w.history, id, rt.Now)
+	}
 	res, err := kv.Run(s, rt, cfg, nil)
 	if err == nil {
 		w.total.Merge(res)
