@@ -25,7 +25,7 @@ func applyCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := rack.Open(want.Name)
+			r, err := openFor(cmd, file, want.Name)
 			if err != nil {
 				return dryFailure(dryRun, err)
 			}
@@ -42,6 +42,20 @@ func applyCmd() *cobra.Command {
 	must(cmd.MarkFlagFilename("file", "yaml", "yml"))
 	must(cmd.MarkFlagRequired("file"))
 	return cmd
+}
+
+// openFor opens the rack that a rack file is about. The error for a rack that is not up says how it comes up from this file:
+// `rdmalab up` alone would bring up the built-in rack, under another name.
+func openFor(cmd *cobra.Command, file, name string) (*rack.Rack, error) {
+	r, err := rack.Open(name)
+	if !errors.Is(err, rack.ErrNotUp) {
+		return r, err
+	}
+	flag := ""
+	if cmd.Flag("rack").Changed {
+		flag = "--rack " + name + " "
+	}
+	return nil, fmt.Errorf("rack %q is not up: run `rdmalab %sup -f %s` first%s", name, flag, file, otherRacks(name))
 }
 
 // dryFailure gives a failure of --dry-run the exit status 2: 1 means that there is a difference.

@@ -174,7 +174,7 @@ faults:
 	It("refuses in one line what cannot change, and does nothing", func() {
 		rack := fixture.Up(fixture.Small)
 		for _, c := range []struct{ yaml, want string }{
-			{"mtu: 1500" + fixture.Small, "mtu (4200 -> 1500) cannot change while the rack is up: run `rdmalab down`"},
+			{"mtu: 1500" + fixture.Small, "mtu (4200 -> 1500) cannot change while the rack is up: run `rdmalab down --rack " + rack.Name + "` and `rdmalab up -f` the file"},
 			{strings.Replace(more, "16MiB", "32MiB", 1), "ms0: memory 16MiB -> 32MiB cannot change while the rack is up: add --replace"},
 			{strings.Replace(more, "hosts", "hots", 1), "hots"},
 		} {

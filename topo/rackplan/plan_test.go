@@ -142,8 +142,8 @@ func TestAddresses(t *testing.T) {
 // What cannot change is refused in one line, which says what to do instead.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
-		{"name: small\n", "name: small\nmtu: 1500\n", "mtu (4200 -> 1500) cannot change while the rack is up: run `rdmalab down`"},
-		{"name: small\n", "name: small\nseed: 2\npriority: realtime\n", "seed (1 -> 2) cannot change while the rack is up: run `rdmalab down` and `rdmalab up -f` the file; likewise: priority (normal -> realtime)"},
+		{"name: small\n", "name: small\nmtu: 1500\n", "mtu (4200 -> 1500) cannot change while the rack is up: run `rdmalab down --rack small` and `rdmalab up -f` the file"},
+		{"name: small\n", "name: small\nseed: 2\npriority: realtime\n", "seed (1 -> 2) cannot change while the rack is up: run `rdmalab down --rack small` and `rdmalab up -f` the file; likewise: priority (normal -> realtime)"},
 		{"  program:", "  queue: 2\n  program:", "switch queue (1024 -> 2)"},
 		{"name: small\n", "name: small\nonerma: {}\n", "onerma (none -> {"},
 		{"name: small\n", "name: small\nsubnet: 10.1.0.0/24\n", "subnet (10.77.0.0/24 -> 10.1.0.0/24)"},
