@@ -57,7 +57,8 @@ func TestClientBuilds(t *testing.T) {
 	run("build", "-ldflags=-s -w", "-o", out, ".")
 	run("build", "-ldflags=-s -w", "-o", out+"-hello", "./hello")
 	run("build", "-ldflags=-s -w", "-o", out+"-greet", "./greet")
-	for program, arg := range map[string]string{out: "10.77.0.3", out + "-hello": "10.77.0.3", out + "-greet": "clover"} {
+	run("build", "-ldflags=-s -w", "-o", out+"-beyond", "./beyond")
+	for program, arg := range map[string]string{out: "10.77.0.3", out + "-hello": "10.77.0.3", out + "-beyond": "10.77.0.3", out + "-greet": "clover"} {
 		b, err := exec.Command(program, arg).CombinedOutput()
 		if err == nil || !strings.Contains(string(b), "RDMALAB_VERBS is not set") {
 			t.Errorf("outside of a rack: %v, %s", err, b)

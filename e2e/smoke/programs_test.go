@@ -91,6 +91,14 @@ var _ = Describe("a program of its own on a host", Ordered, func() {
 		Expect(objectsOf(rack, "cn0").Programs).To(BeEmpty())
 	})
 
+	It("is told why a WRITE behind the end of a region failed", func() {
+		beyond := filepath.Join(GinkgoT().TempDir(), "beyond")
+		build(beyond, "../../compose/examples/goclient", "./beyond")
+		Expect(rack.OK("exec", "cn0", "--", beyond, memory)).To(Equal("wr_id 100: success, vendor_err 0x0\n" +
+			"wr_id 101: remote access error, vendor_err 0x22\nwr_id 102: Work Request Flushed Error, vendor_err 0x61\n"))
+		Expect(rack.OK("why", "cn0")).To(MatchRegexp(`WRITE 2 \(wr_id 0x65\): 8 bytes .* failed .*: remote access error, because R_Key .* of region \d+ covers .*, and the request asks for 8 bytes`))
+	})
+
 	It("uses any store that is up on the rack, and says how to start one that is not", func() {
 		greet := filepath.Join(GinkgoT().TempDir(), "greet")
 		build(greet, "../../compose/examples/goclient", "./greet")

@@ -66,7 +66,7 @@ func (n *Note) String() string {
 	case SentAgain:
 		return n.again()
 	case Healed:
-		return fmt.Sprintf("%s (PSN %d) is acknowledged after %s and %v: healed; %s sent again", n.WR.Packet(n.First), uint32(n.First),
+		return fmt.Sprintf("%s (PSN %d) is acknowledged after %s and %v: healed; %s sent again by then", n.WR.Packet(n.First), uint32(n.First),
 			counted(n.Times, "retry", "retries"), round(n.At.Sub(n.Since)), counted(n.Packets, "packet was", "packets were"))
 	case Failed:
 		return n.failed()

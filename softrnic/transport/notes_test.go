@@ -163,7 +163,7 @@ var notedCases = []notedCase{
 		},
 		a: []string{
 			"a sequence NAK says that packet 2 of 4 of WRITE 1 (PSN 257) is missing: PSNs 257 to 259 sent again (6 of 7 retries left)",
-			"packet 2 of 4 of WRITE 1 (PSN 257) is acknowledged after 1 retry and 0s: healed; 3 packets were sent again",
+			"packet 2 of 4 of WRITE 1 (PSN 257) is acknowledged after 1 retry and 0s: healed; 3 packets were sent again by then",
 		},
 		b: []string{"PSN 257 did not arrive before RC_WRITE_MIDDLE with PSN 258: a sequence NAK asked for PSN 257; 2 packets were dropped behind the gap"},
 	},
@@ -177,7 +177,7 @@ var notedCases = []notedCase{
 		},
 		a: []string{
 			"no answer to packet 1 of 2 of WRITE 1 (PSN 256) within 67.1ms: PSNs 256 to 257 sent again (6 of 7 retries left)",
-			"packet 1 of 2 of WRITE 1 (PSN 256) is acknowledged after 1 retry and 0s: healed; 2 packets were sent again",
+			"packet 1 of 2 of WRITE 1 (PSN 256) is acknowledged after 1 retry and 0s: healed; 2 packets were sent again by then",
 		},
 		b: []string{"PSN 256 arrived again, though executed before: answered again, not executed again"},
 	},
@@ -192,7 +192,7 @@ var notedCases = []notedCase{
 		},
 		a: []string{
 			"no answer to packet 1 of 1 of WRITE 1 (PSN 256) within 67.1ms: PSN 256 sent again (6 of 7 retries left)",
-			"packet 1 of 1 of WRITE 1 (PSN 256) is acknowledged after 1 retry and 0s: healed; 1 packet was sent again",
+			"packet 1 of 1 of WRITE 1 (PSN 256) is acknowledged after 1 retry and 0s: healed; 1 packet was sent again by then",
 		},
 		b: []string{"PSN 256 arrived again, though executed before: answered again, not executed again"},
 	},
@@ -206,7 +206,7 @@ var notedCases = []notedCase{
 		},
 		a: []string{
 			"a later response arrived, and that to response 2 of 3 of READ 1 (PSN 257) did not: PSNs 257 to 258 sent again (6 of 7 retries left)",
-			"response 2 of 3 of READ 1 (PSN 257) is acknowledged after 1 retry and 0s: healed; 1 packet was sent again",
+			"response 2 of 3 of READ 1 (PSN 257) is acknowledged after 1 retry and 0s: healed; 1 packet was sent again by then",
 		},
 		b: []string{"PSN 257 arrived again, though executed before: answered again, not executed again"},
 	},
@@ -221,7 +221,7 @@ var notedCases = []notedCase{
 		a: []string{
 			"an RNR NAK says that the peer has no receive for PSN 256; wait 640µs: PSN 256 sent again (retries without limit)",
 			"an RNR NAK says that the peer has no receive for PSN 256; wait 640µs: PSN 256 sent again (retries without limit)",
-			"packet 1 of 1 of SEND 1 (PSN 256) is acknowledged after 2 retries and 1.28ms: healed; 2 packets were sent again",
+			"packet 1 of 1 of SEND 1 (PSN 256) is acknowledged after 2 retries and 1.28ms: healed; 2 packets were sent again by then",
 		},
 		b: []string{"RC_SEND_ONLY with PSN 256 found no receive, 2 times: RNR NAK, come back after 640µs"},
 	},

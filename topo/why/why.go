@@ -265,8 +265,8 @@ func healed(v *View, heal *hostd.NoteStatus, add adder) {
 	if code == reason.NotReady {
 		answeredFor(v, first.First, first.Last, add)
 	}
-	add("", "%s sent %s again (%s, %s), and %v after the first retry PSN %d was acknowledged: healed.", own, again, plural(heal.Packets, "packet", "packets"),
-		plural(heal.Times, "retry", "retries"), short(heal.At.Sub(heal.Since)), heal.First)
+	add("", "%s sent %s again (%s), and %v after the first retry, when %s had left again, PSN %d was acknowledged: healed.", own, again,
+		plural(heal.Times, "retry", "retries"), short(heal.At.Sub(heal.Since)), plural(heal.Packets, "packet", "packets"), heal.First)
 	dropped(v, first, lost, add)
 }
 

@@ -119,7 +119,7 @@ var stories = map[string]struct {
 		want: []string{
 			"Packet 2 of 4 of WRITE 17 (PSN 101) was lost on the way from cn0 to ms0.",
 			"ms0 noticed it when RC_WRITE_MIDDLE with PSN 102 arrived, and asked for PSN 101 by a sequence NAK.",
-			"cn0 sent PSNs 101 to 103 again (3 packets, 1 retry), and 2ms after the first retry PSN 101 was acknowledged: healed.",
+			"cn0 sent PSNs 101 to 103 again (1 retry), and 2ms after the first retry, when 3 packets had left again, PSN 101 was acknowledged: healed.",
 			"The switch says where: RC_WRITE_MIDDLE with PSN 101 on cn0 up, fault f1: dropped.",
 		},
 	},
