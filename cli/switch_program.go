@@ -42,7 +42,8 @@ func loadProgram(cmd *cobra.Command, name string) error {
 		return err
 	}
 	if !slices.Contains(rackfile.Programs(), name) {
-		return badUse("program %.40q is unknown; %sthe switch has %s", name, nearest.Meant(name, rackfile.Programs()), strings.Join(rackfile.Programs(), " and "))
+		return badUse("program %.40q is unknown; %sthis rdmalab has %s; a program of your own is loaded by the binary that has it, and that has brought the rack up", name,
+			nearest.Meant(name, rackfile.Programs()), strings.Join(rackfile.Programs(), " and "))
 	}
 	in := switchd.ProgramText{Name: name}
 	if name == rack.Switch.Program {
