@@ -120,8 +120,10 @@ func (c *client) close() {
 	}
 	c.fds = nil
 	_ = c.conn.Close()
-	must(c.t, ring.Unmap(c.area))
-	c.area = nil
+	if c.area != nil { // a child of fork has none of its own
+		must(c.t, ring.Unmap(c.area))
+		c.area = nil
+	}
 }
 
 // raw sends the bytes of a command.

@@ -182,7 +182,7 @@ func (h *house) hostile(t testing.TB, mem *lender, file int) *hostile {
 // leave ends the program as a killed process ends.
 func (x *hostile) leave() {
 	if x.child != nil {
-		_ = x.child.conn.Close()
+		x.child.close()
 	}
 	x.m.close()
 	x.c.close()
@@ -439,7 +439,7 @@ var otherThings = []func(x *hostile, s *step){
 	},
 	func(x *hostile, s *step) { // a child of fork comes or goes
 		if x.child != nil {
-			_ = x.child.conn.Close()
+			x.child.close()
 			x.child = nil
 			return
 		}
