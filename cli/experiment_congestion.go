@@ -40,7 +40,7 @@ const (
 
 // rackSenders are senders on a rack in slow motion.
 type rackSenders struct {
-	*rackPlatform
+	on   *rackPlatform
 	from []string
 	span time.Duration // by the rack's clock
 	late [2]uint64     // bursts that began late, and all, of the senders' NICs
@@ -55,7 +55,7 @@ func (p *rackPlatform) Congestion(ctx context.Context, l experiment.Congestion) 
 	if err := errors.Join(p.noStores(), p.box.set(ctx, &experiment.Switch{}, nil, "")); err != nil {
 		return out, err
 	}
-	r := &rackSenders{rackPlatform: p, from: p.hosts[:l.Senders], span: cmp.Or(l.Span, sendersSpan/time.Duration(p.rack.Slow))}
+	r := &rackSenders{on: p, from: p.hosts[:l.Senders], span: cmp.Or(l.Span, sendersSpan/time.Duration(p.rack.Slow))}
 	t := &experiment.Twin{Slow: p.rack.Slow, Span: r.span}
 	run, err := r.measure(ctx)
 	if err != nil {
@@ -92,8 +92,8 @@ func (r *rackSenders) measure(ctx context.Context) (run experiment.SenderRun, er
 	ended := make(chan error, 1)
 	go func() {
 		ended <- atOnce(r.from, func(_ int, host string) error {
-			_, err := r.perf(ctx, host, &perf.Config{
-				Test: perf.WriteBW, Size: insim.SenderMessage, Depth: insim.SenderDepth, To: r.to, OneWord: perf.OneWord{Span: sendersSpare * r.span},
+			_, err := r.on.perf(ctx, host, &perf.Config{
+				Test: perf.WriteBW, Size: insim.SenderMessage, Depth: insim.SenderDepth, To: r.on.to, OneWord: perf.OneWord{Span: sendersSpare * r.span},
 				Path: perf.Path{MTU: senderMTU, Timeout: insim.SenderTimeout},
 			})
 			return withNode(err, host)
@@ -119,7 +119,7 @@ func (r *rackSenders) observe(ctx context.Context, ended <-chan error, run *expe
 	if err != nil {
 		return err
 	}
-	real := r.span * time.Duration(r.rack.Slow)
+	real := r.span * time.Duration(r.on.rack.Slow)
 	if err := pause(ctx, real/2-time.Since(began)); err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (r *rackSenders) allSend(ctx context.Context, ended <-chan error) (began ti
 
 // sample reads the switch's counters.
 func (r *rackSenders) sample(ctx context.Context, began time.Time) (s experiment.SenderSample, err error) {
-	box := control.NewClient(rackfile.PathsOf(r.rack.Name).Socket(rackfile.SwitchName))
+	box := control.NewClient(rackfile.PathsOf(r.on.rack.Name).Socket(rackfile.SwitchName))
 	var counters switchd.Counters
 	var queues switchd.Queues
 	if err := ask(ctx, box, rackfile.SwitchName, http.MethodGet, "/counters", nil, &counters); err != nil {
@@ -187,7 +187,7 @@ func (r *rackSenders) sample(ctx context.Context, began time.Time) (s experiment
 	if err := ask(ctx, box, rackfile.SwitchName, http.MethodGet, "/queues", nil, &queues); err != nil {
 		return s, err
 	}
-	s.At = (asked.Sub(began) + time.Since(asked)/2) / time.Duration(r.rack.Slow)
+	s.At = (asked.Sub(began) + time.Since(asked)/2) / time.Duration(r.on.rack.Slow)
 	if r.rate = queues.Rate; r.rate == 0 {
 		return s, errNoQueues
 	}
@@ -198,9 +198,9 @@ func (r *rackSenders) sample(ctx context.Context, began time.Time) (s experiment
 		}
 		s.Each = append(s.Each, counters.Ports[i].RxBytes)
 	}
-	i := slices.IndexFunc(queues.Ports, func(p switchd.PortQueues) bool { return p.Host == r.to })
+	i := slices.IndexFunc(queues.Ports, func(p switchd.PortQueues) bool { return p.Host == r.on.to })
 	if i < 0 {
-		return s, fmt.Errorf("the switch has no port of %s", r.to)
+		return s, fmt.Errorf("the switch has no port of %s", r.on.to)
 	}
 	for _, q := range queues.Ports[i].Priorities {
 		s.Queue, s.Bytes = s.Queue+q.Bytes, s.Bytes+q.TxBytes
@@ -211,8 +211,8 @@ func (r *rackSenders) sample(ctx context.Context, began time.Time) (s experiment
 
 // counted returns how many CNPs the receiver has sent, and how many packets were sent to it again.
 func (r *rackSenders) counted(ctx context.Context) (n [2]uint64, err error) {
-	for i, host := range append([]string{r.to}, r.from...) {
-		client, err := hostControl(r.cmd, host)
+	for i, host := range append([]string{r.on.to}, r.from...) {
+		client, err := hostControl(r.on.cmd, host)
 		if err != nil {
 			return n, err
 		}
@@ -232,7 +232,7 @@ func (r *rackSenders) counted(ctx context.Context) (n [2]uint64, err error) {
 // pace adds up how many bursts of the senders' queue pairs began late.
 func (r *rackSenders) pace(ctx context.Context) error {
 	for _, host := range r.from {
-		client, err := hostControl(r.cmd, host)
+		client, err := hostControl(r.on.cmd, host)
 		if err != nil {
 			return err
 		}

@@ -447,13 +447,13 @@ func (l Fusee) label() string {
 	if l.Own {
 		out += ", own keys"
 	}
-	if l.Guests > 0 {
-		out += fmt.Sprintf(", %d guests", l.Guests)
+	if l.Visit.Guests > 0 {
+		out += fmt.Sprintf(", %d guests", l.Visit.Guests)
 	}
 	return out
 }
 
-func (l Fusee) effort() float64 { return float64(l.Clients + l.Guests) }
+func (l Fusee) effort() float64 { return float64(l.Clients + l.Visit.Guests) }
 
 func (l Fusee) measure(ctx context.Context, p Platform) (outcome, error) {
 	res, err := p.Fusee(ctx, l)

@@ -431,7 +431,7 @@ func fuseeElastic() figure {
 		why: []string{"a GET takes the authors 5.2 us; the throughput doubles for both", "new clients remember no slots: their first GET of a key takes two round trips"},
 	}
 	l := fuseeLoad(16, ycsb("C"), false)
-	l.Guests, l.Steps, l.Join, l.Leave, l.Run = 16, elasticSteps, elasticJoin, elasticLeave, elasticSteps*elasticStep
+	l.Steps, l.Visit, l.Run = elasticSteps, Visit{Guests: 16, Join: elasticJoin, Leave: elasticLeave}, elasticSteps*elasticStep
 	for i, x := range f.data.Columns {
 		if i%2 == 1 && !slices.Contains([]int{9, 11, 19, 21}, i) {
 			continue // every other step is enough where nothing changes

@@ -282,6 +282,12 @@ type Direct struct {
 	Warm, Run time.Duration
 }
 
+// Visit is clients that join during a run and leave before it ends.
+type Visit struct {
+	// Guests is their number. They join at the beginning of step Join, and leave at the end of step Leave.
+	Guests, Join, Leave int
+}
+
 // Fusee is a load of clients of FUSEE. All keys are loaded before the clients work, and clients
 // remember the slots of the keys.
 type Fusee struct {
@@ -306,10 +312,10 @@ type Fusee struct {
 	Threshold float64
 	// Switch is the state of the switch: it forwards, or ReplaceAtomics works on the index.
 	Switch Switch
-	// Guests is how many more clients join during the run; they leave before it ends. Run is then
-	// divided into Steps of equal length, numbered from 0: the guests join at the beginning of step
-	// Join, and leave at the end of step Leave.
-	Guests, Steps, Join, Leave int
+	// Steps divides Run into steps of equal length, numbered from 0; 0 means 1.
+	Steps int
+	// Visit has clients that are there in some steps only.
+	Visit Visit
 	// Bulk is as in Clover.
 	Bulk Bulk
 	// Seed of the simulated rack; 0 means 1.

@@ -272,14 +272,15 @@ func pauseless(cable string, shared bool) string {
 	return ""
 }
 
-// PortQueues returns the egress queues of the switch's ports as the switch runs them: a process needs its time to wake
-// up by the clock of the machine, which is less by the slow one of the rack. nil means that the ports have none.
-func (r *Rack) PortQueues() *portqueue.Config {
-	if r.Switch.Queues == nil {
+// PortQueues returns the egress queues of the switch's ports as the switch of a rack that is so many times slower than
+// its clock runs them: a process needs its time to wake up by the clock of the machine. nil means that the ports
+// have none.
+func (s *Switch) PortQueues(slower int) *portqueue.Config {
+	if s.Queues == nil {
 		return nil
 	}
-	c := *r.Switch.Queues
-	c.Wake /= time.Duration(r.Factor())
+	c := *s.Queues
+	c.Wake /= time.Duration(slower)
 	return &c
 }
 

@@ -44,13 +44,13 @@ func TestQueuesOfSlowRacksWakeInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	nic, ok := r.NICQueue(&r.Hosts[0])
-	if q := r.PortQueues(); q == nil || q.Wake != queueWake/400 || q.Rate != 40_000_000_000 || !ok || nic.Wake != q.Wake {
+	if q := r.Switch.PortQueues(r.Factor()); q == nil || q.Wake != queueWake/400 || q.Rate != 40_000_000_000 || !ok || nic.Wake != q.Wake {
 		t.Errorf("ports %+v, NIC %+v", q, nic)
 	}
-	if err := r.SlowDown(40); err != nil || r.PortQueues().Wake != queueWake/40 {
-		t.Errorf("by 40: %v, %v", r.PortQueues().Wake, err)
+	if err := r.SlowDown(40); err != nil || r.Switch.PortQueues(r.Factor()).Wake != queueWake/40 {
+		t.Errorf("by 40: %v, %v", r.Switch.PortQueues(r.Factor()).Wake, err)
 	}
-	if r, err = Parse([]byte(small)); err != nil || r.PortQueues() != nil {
-		t.Errorf("without rates %+v, %v", r.PortQueues(), err)
+	if r, err = Parse([]byte(small)); err != nil || r.Switch.PortQueues(r.Factor()) != nil {
+		t.Errorf("without rates %+v, %v", r.Switch.PortQueues(r.Factor()), err)
 	}
 }

@@ -97,7 +97,7 @@ func (p *Sim) Fusee(ctx context.Context, l experiment.Fusee) (experiment.StoreRe
 	r.bulk(l.Bulk, l.Servers, indexWarm)
 	start(r.rack, "cn0", "format", r.format)
 	startClients(r.rack, l.Clients, l.Machines, r.client)
-	for i := range l.Guests {
+	for i := range l.Visit.Guests {
 		host := fmt.Sprintf("cn%d", (l.Clients+i)%l.Machines)
 		start(r.rack, host, fmt.Sprintf("guest%d", i), func(h *simrack.Host, ctx verbs.Context) error { return r.guest(h, ctx, i) })
 	}
@@ -164,14 +164,14 @@ func (r *indexRun) client(h *simrack.Host, ctx verbs.Context, id int) error {
 func (r *indexRun) guest(h *simrack.Host, ctx verbs.Context, i int) error {
 	rt, step := ctx.Runtime(), r.load.Run/time.Duration(r.load.Steps)
 	begin := indexWarm.Add(r.load.Warm)
-	rt.Sleep(begin.Add(time.Duration(r.load.Join) * step).Sub(rt.Now()))
+	rt.Sleep(begin.Add(time.Duration(r.load.Visit.Join) * step).Sub(rt.Now()))
 	c, err := fusee.Open(r.config(h, ctx), clock.Never)
 	if err != nil {
 		return err
 	}
-	leave := begin.Add(time.Duration(r.load.Leave+1) * step)
+	leave := begin.Add(time.Duration(r.load.Visit.Leave+1) * step)
 	cfg := r.cfg
-	cfg.Client, cfg.Clients = r.load.Clients+i, r.load.Clients+r.load.Guests
+	cfg.Client, cfg.Clients = r.load.Clients+i, r.load.Clients+r.load.Visit.Guests
 	cfg.Warmup, cfg.Duration = 0, max(1, leave.Sub(rt.Now()))
 	res, err := kv.Run(c, rt, cfg, nil)
 	if err == nil {

@@ -85,7 +85,7 @@ func TestFuseeObjectsOnAllServers(t *testing.T) {
 // Clients that join in the middle of a run raise the throughput until they leave.
 func TestFuseeGuests(t *testing.T) {
 	r := fuseeRan(t, experiment.Fusee{
-		Clients: 4, Keys: 100, Workload: kv.Workload{Read: 1}, Guests: 4, Steps: 8, Join: 2, Leave: 5, Run: 1600 * time.Microsecond,
+		Clients: 4, Keys: 100, Workload: kv.Workload{Read: 1}, Steps: 8, Visit: experiment.Visit{Guests: 4, Join: 2, Leave: 5}, Run: 1600 * time.Microsecond,
 	})
 	if len(r.Steps) != 8 || r.Steps[5] < 1.5*r.Steps[1] || r.Steps[7] > 1.2*r.Steps[1] || r.Steps[1] == 0 {
 		t.Errorf("%.3g", r.Steps)

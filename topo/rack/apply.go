@@ -138,7 +138,7 @@ func (r Applier) possible(ctx context.Context, now *runningRack, p *rackplan.Pla
 		return nil
 	}
 	if r.Containers() != nil && len(p.HostsIn)+len(p.HostsOut) > 0 {
-		return fmt.Errorf("hosts that are containers %w: %s", rackplan.ErrRefused, rackplan.Anew(r.Spec.Name))
+		return fmt.Errorf("hosts that are containers %w: %s", rackplan.ErrRefused, rackplan.Again(r.Spec.Name))
 	}
 	if now.bound > 0 && now.Program != p.Rack.Switch.Program {
 		return fmt.Errorf("program %s %w: requests of %d flows were moved, and only it can continue them: end the connections that "+

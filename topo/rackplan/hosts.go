@@ -14,9 +14,9 @@ import (
 	"github.com/rdmalab/rdmalab/units"
 )
 
-// Anew says what to do about a key of the whole rack called name, so that it works as it is written: without the flag,
+// Again says what to do about a key of the whole rack called name, so that it works as it is written: without the flag,
 // down means the rack called default.
-func Anew(name string) string {
+func Again(name string) string {
 	if name == rackfile.DefaultName {
 		return "run `rdmalab down` and `rdmalab up -f` the file"
 	}
@@ -31,7 +31,7 @@ const remake = "add --replace, which makes the host again and ends its connectio
 func wholes(now, want *rackfile.Rack) (list []refusal) {
 	key := func(name string, a, b any) {
 		if !reflect.DeepEqual(a, b) {
-			list = append(list, refusal{fmt.Sprintf("%s (%s -> %s)", name, shown(a), shown(b)), Anew(now.Name)})
+			list = append(list, refusal{fmt.Sprintf("%s (%s -> %s)", name, shown(a), shown(b)), Again(now.Name)})
 		}
 	}
 	key("name", now.Name, want.Name)
@@ -180,7 +180,7 @@ func nics(now, want *rackfile.Rack) (refused []refusal) {
 				continue
 			}
 			seen[name] = true
-			refused = append(refused, refusal{fmt.Sprintf("host %s with several NICs, or their number or names,", name), Anew(now.Name)})
+			refused = append(refused, refusal{fmt.Sprintf("host %s with several NICs, or their number or names,", name), Again(now.Name)})
 		}
 	}
 	return refused
@@ -215,7 +215,7 @@ func (p *Plan) hosts(now Running, target *rackfile.Rack, replace bool) (refused 
 			}
 			if len(now.Rack.NICs(h.Machine())) > 1 {
 				for _, d := range fixed {
-					refused = append(refused, refusal{h.Name + ": " + d, Anew(now.Rack.Name)})
+					refused = append(refused, refusal{h.Name + ": " + d, Again(now.Rack.Name)})
 				}
 				continue
 			}

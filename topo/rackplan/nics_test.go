@@ -27,7 +27,7 @@ func TestNICs(t *testing.T) {
 		"- {name: a, role: compute, nics: [{name: rxe_a}, {}]}\n- {name: b, role: compute}\n":                    "host a with several NICs",
 		"- {name: a, role: compute, nics: [{}, {mtu: 9000}]}\n- {name: b, role: compute}\n":                      "a/rxe1: nic mtu 0 -> 9000",
 	} {
-		if _, err := Of(now, parse(hosts), true); !errors.Is(err, ErrRefused) || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), Anew(now.Rack.Name)) {
+		if _, err := Of(now, parse(hosts), true); !errors.Is(err, ErrRefused) || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), Again(now.Rack.Name)) {
 			t.Errorf("%s\ngot %v, want %q", hosts, err, want)
 		}
 	}

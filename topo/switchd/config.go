@@ -139,7 +139,7 @@ func (c *Config) egress() *portqueue.Config {
 	if c.Described == nil {
 		return nil
 	}
-	return c.Described.PortQueues()
+	return c.Described.Switch.PortQueues(c.Described.Factor())
 }
 
 // linker is implemented by a port that knows whether its link has a carrier.

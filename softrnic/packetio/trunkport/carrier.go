@@ -46,9 +46,9 @@ type carrier interface {
 // open makes the carrier of a port.
 func (c *Config) open(found *refusals) (carrier, error) {
 	if c.Carrier == TCP {
-		return newTCP(c)
+		return c.tcp()
 	}
-	return newUDP(c, found)
+	return c.udp(found)
 }
 
 // within runs f in the network namespace of the trunk.

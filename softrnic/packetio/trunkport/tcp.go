@@ -51,17 +51,17 @@ type tcp struct {
 	events     [mostStreams + 1]unix.EpollEvent
 }
 
-func newTCP(cfg *Config) (*tcp, error) {
-	t := &tcp{cfg: cfg, epoll: -1, listener: -1}
+func (c *Config) tcp() (*tcp, error) {
+	t := &tcp{cfg: c, epoll: -1, listener: -1}
 	var err error
 	if t.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("make epoll: %w", err)
 	}
 	begin := t.mayConnect
-	if cfg.Trunk.Side == trunk.Near {
+	if c.Trunk.Side == trunk.Near {
 		begin = t.listen
 	}
-	err = cfg.within(begin)
+	err = c.within(begin)
 	if err != nil {
 		return nil, errors.Join(err, t.close())
 	}

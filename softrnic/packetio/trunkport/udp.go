@@ -17,10 +17,10 @@ type udp struct {
 	tx *sender
 }
 
-func newUDP(cfg *Config, found *refusals) (*udp, error) {
-	u := &udp{fd: -1, v6: cfg.Peer.Addr().Is6(), rx: found.receiver(), tx: found.sender()}
-	err := cfg.within(func() (err error) {
-		u.fd, err = socket(cfg.Local, cfg.Peer, found)
+func (c *Config) udp(found *refusals) (*udp, error) {
+	u := &udp{fd: -1, v6: c.Peer.Addr().Is6(), rx: found.receiver(), tx: found.sender()}
+	err := c.within(func() (err error) {
+		u.fd, err = socket(c.Local, c.Peer, found)
 		return err
 	})
 	return u, err
