@@ -13,7 +13,7 @@ import (
 func TestFaultyRackFiles(t *testing.T) {
 	const hosts = "hosts:\n  - {name: ms0, role: memory}\n  - {name: cn0, role: compute}\n"
 	for _, c := range []struct{ text, want string }{
-		{"switch:\n  program: swordbox\n  rules:\n    - {server: ms0, action: atomic}\n" + hosts, `4:29: action: action "atomic" is unknown; did you mean atomics? use one of [track move atomics steer count lookup buffer measure trace]`},
+		{"switch:\n  program: swordbox\n  rules:\n    - {server: ms0, action: atomic}\n" + hosts, `4:29: action: action "atomic" is unknown; did you mean atomics? use one of [track move atomics steer count lookup buffer measure cache trace]`},
 		{"hosts: &a\n  - {name: cn0, role: compute}\n", `1:8: hosts must be a list, but is an anchor or alias, which rack files do not have`},
 		{"hosts:\n  - {name: ms[0-1], role: memory}\n", `2:14: ',' or '}' must be specified; a name with brackets between braces is in quotes: {name: "ms[0-1]", role: memory}`},
 		{hosts + "faults:\n  - {link: cn0, kind: delay, delay: 10}\n", `5:37: delay: "10" is no duration; write it like 50us, 10ms or 1m30s`},
