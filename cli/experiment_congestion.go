@@ -105,7 +105,7 @@ func (r *rackSenders) measure(ctx context.Context) (run experiment.SenderRun, er
 	}
 	stop()
 	if err == nil {
-		<-ended // of an end in the middle there is nothing to tell
+		_ = <-ended // of an end in the middle there is nothing to tell
 	}
 	return run, err
 }

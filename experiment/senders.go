@@ -40,11 +40,15 @@ type SenderSample struct {
 	Bytes, Packets, Marked uint64
 }
 
-// SenderStats are the numbers of a SenderRun. Jain's index is that of windows of a millisecond: its mean and its
-// least value. Link is the share of the port's rate that was used. P50 and P90 are bytes in the queue at random
+// SenderStats are the numbers of a SenderRun. Jain's index is that of windows of a millisecond or, if samples are late,
+// longer ones: its mean and its least value. There are Windows of them, Window long on average. Link is the share of the port's rate that was used. P50 and P90 are bytes in the queue at random
 // times. Rates are those of the senders in bits a second, the least first. Marked and Again are shares of the
-// packets, CNPs are notifications a second for each sender.
+// packets, CNPs are notifications a second for each sender. Drift is how much more of the port's rate was used in
+// the second half of the time than in the first, as a share of the first.
 type SenderStats struct {
+	Windows             int
+	Window              time.Duration
+	Drift               float64
 	Jain, JainMin, Link float64
 	P50, P90            float64
 	Rates               []float64
@@ -66,23 +70,27 @@ func (r *SenderRun) Stats(rate int64, overhead int) (s SenderStats, err error) {
 		return s, fmt.Errorf("%.0f packets have left the port in %.3g s", packets, span)
 	}
 	s.JainMin = 1
-	windows, begin := 0, first
+	begin, middle := first, last
 	var queue []int64
 	for i := range r.Samples {
 		x := &r.Samples[i]
 		queue = append(queue, x.Queue)
+		if middle == last && x.At-first.At >= (last.At-first.At)/2 {
+			middle = x
+		}
 		if x.At-begin.At < twinWindow {
 			continue
 		}
 		j := Jain(grown(begin.Each, x.Each))
 		s.Jain, s.JainMin = s.Jain+j, min(s.JainMin, j)
-		windows++
+		s.Windows++
 		begin = x
 	}
-	if windows == 0 {
+	if s.Windows == 0 {
 		return s, fmt.Errorf("%v is shorter than a window of %v", last.At-first.At, twinWindow)
 	}
-	s.Jain /= float64(windows)
+	s.Jain, s.Window = s.Jain/float64(s.Windows), (begin.At-first.At)/time.Duration(s.Windows)
+	s.Drift = leaving(middle, last)/leaving(first, middle) - 1
 	slices.Sort(queue)
 	s.P50, s.P90 = float64(queue[len(queue)/2]), float64(queue[len(queue)*9/10])
 	bits := 8 * (float64(last.Bytes-first.Bytes) + packets*float64(overhead))
@@ -94,6 +102,11 @@ func (r *SenderRun) Stats(rate int64, overhead int) (s SenderStats, err error) {
 	s.Marked, s.Again = float64(last.Marked-first.Marked)/packets, float64(r.Again)/packets
 	s.CNPs = float64(r.CNPs) / span / float64(len(s.Rates))
 	return s, nil
+}
+
+// leaving is the bytes that left the port in a second of the time between two samples.
+func leaving(from, to *SenderSample) float64 {
+	return float64(to.Bytes-from.Bytes) / (to.At - from.At).Seconds()
 }
 
 func grown(from, to []uint64) []float64 {
@@ -142,18 +155,28 @@ const (
 	// twinQueue is by which factor the median of the queue may differ from the simulator's, twinRate by which share
 	// the rate of a sender may.
 	twinQueue, twinRate = 2, 0.10
+	// twinWindows is how many windows there are at least, twinLength how long they are at most on average (Jain's index
+	// of longer ones is larger), and twinDrift by which share the use of the link may change in the measured time.
+	twinWindows, twinLength, twinDrift = 10, 3 * twinWindow / 2, 0.10
 )
 
 // judge adds what line C10 demands to the report.
 func (t *Twin) judge(r *Report, name string) {
 	a, b := &t.Rack, &t.Sim
+	r.line("C10", a.Windows >= twinWindows && a.Window <= twinLength, "%s: %d windows of %v (at least %d, on average at most %v): a larger `slow`, or a longer --span, makes more and shorter ones",
+		name, a.Windows, a.Window.Round(10*time.Microsecond), twinWindows, twinLength)
+	r.line("C10", math.Abs(a.Drift) <= twinDrift, "%s: in the second half of the measured time %+.1f %% of the link's use is added (steady: at most %.0f %%)", name, 100*a.Drift, 100*twinDrift)
 	r.line("C10", a.Jain >= twinJain, "%s: Jain's index is %.3f (at least %.2f)", name, a.Jain, twinJain)
 	r.line("C10", a.Link >= twinLink, "%s: %.3f of the link is used (at least %.2f)", name, a.Link, twinLink)
 	ratio := a.P50 / b.P50
 	r.line("C10", ratio <= twinQueue && ratio >= 1./twinQueue, "%s: the queue's median is %.2f times that of the simulator (within a factor of %d)", name, ratio, twinQueue)
 	worst := 0.0
 	for i := range a.Rates {
-		if d := a.Rates[i]/b.Rates[i] - 1; math.Abs(d) > math.Abs(worst) {
+		d := a.Rates[i]/b.Rates[i] - 1
+		if math.IsNaN(d) { // both are 0
+			d = math.Inf(1)
+		}
+		if math.Abs(d) > math.Abs(worst) {
 			worst = d
 		}
 	}
@@ -180,7 +203,7 @@ func (b *dcqcnBody) onRack(ctx context.Context, p Platform, r *Report) error {
 		name := fmt.Sprintf("%s, s = %d", c.name, t.Slow)
 		t.table(r, name)
 		t.judge(r, name)
-		r.Summary = append(r.Summary, fmt.Sprintf("%s: measured for %v by the rack's clock, %v of real time; load average of the machine %.1f; %.1f %% of the senders' bursts were late",
+		r.Summary = append(r.Summary, fmt.Sprintf("%s: measured for %v by the rack's clock, %v of real time; load average of the machine %.1f; %.1f %% of the senders' bursts since their begin were late, which no line counts",
 			name, t.Span/2, (t.Span/2*time.Duration(t.Slow)).Round(time.Second), t.Busy, 100*t.Late))
 	}
 	return nil

@@ -32,12 +32,32 @@ func TestSenderStats(t *testing.T) {
 		what      string
 		got, want float64
 	}{
-		{"Jain", s.Jain, 0.8}, {"least", s.JainMin, 0.8}, {"link", s.Link, 0.8 * 1.024}, {"p50", s.P50, 50}, {"p90", s.P90, 90},
-		{"slowest", s.Rates[0], 1.6e9}, {"fastest", s.Rates[1], 4.8e9}, {"marked", s.Marked, 0.01}, {"again", s.Again, 10. / 8000}, {"CNPs", s.CNPs, 1000},
+		{"windows", float64(s.Windows), 10},
+		{"window", s.Window.Seconds(), 1e-3},
+		{"Jain", s.Jain, 0.8},
+		{"least", s.JainMin, 0.8},
+		{"link", s.Link, 0.8 * 1.024},
+		{"p50", s.P50, 50},
+		{"p90", s.P90, 90},
+		{"slowest", s.Rates[0], 1.6e9},
+		{"fastest", s.Rates[1], 4.8e9},
+		{"marked", s.Marked, 0.01},
+		{"again", s.Again, 10. / 8000},
+		{"CNPs", s.CNPs, 1000},
 	} {
 		if math.Abs(x.got-x.want) > 1e-6*x.want {
 			t.Errorf("%s is %v, want %v", x.what, x.got, x.want)
 		}
+	}
+	if math.Abs(s.Drift) > 1e-9 {
+		t.Errorf("a steady run drifts by %v", s.Drift)
+	}
+	late := twoFlows(0.5) // a run that is 20 % slower in its second half
+	for i := 11; i < len(late.Samples); i++ {
+		late.Samples[i].Bytes -= uint64(i-10) * 80_000
+	}
+	if s, err := late.Stats(8_000_000_000, 24); err != nil || math.Abs(s.Drift+0.2) > 1e-9 {
+		t.Errorf("drift %v, %v", s.Drift, err)
 	}
 	short := SenderRun{Samples: twoFlows(0.5).Samples[:2]}
 	if _, err := short.Stats(1e9, 24); err == nil {
@@ -62,12 +82,16 @@ func (p *twinPlatform) Congestion(context.Context, Congestion) (CongestionResult
 
 // A rack like the simulator meets line C10. Each number that is off makes its own line fail, and the experiment with it.
 func TestLineC10(t *testing.T) {
-	good := SenderStats{Jain: 0.99, JainMin: 0.9, Link: 0.99, P50: 20_000, P90: 60_000, Rates: []float64{19e9, 20e9}}
+	good := SenderStats{Windows: 100, Window: time.Millisecond, Jain: 0.99, JainMin: 0.9, Link: 0.99, P50: 20_000, P90: 60_000, Rates: []float64{19e9, 20e9}}
 	for _, c := range []struct {
 		off  func(s *SenderStats)
 		text string
 	}{
 		{func(*SenderStats) {}, ""},
+		{func(s *SenderStats) { s.Windows = 9 }, "9 windows of 1ms"},
+		{func(s *SenderStats) { s.Window = 2 * time.Millisecond }, "100 windows of 2ms"},
+		{func(s *SenderStats) { s.Drift = -0.11 }, "-11.0 %"},
+		{func(s *SenderStats) { s.Rates = []float64{math.NaN(), 20e9} }, "more than +Inf %"},
 		{func(s *SenderStats) { s.Jain = 0.94 }, "Jain's index is 0.940"},
 		{func(s *SenderStats) { s.Link = 0.92 }, "0.920 of the link"},
 		{func(s *SenderStats) { s.P50 = 41_000 }, "median is 2.05 times"},

@@ -19,7 +19,7 @@ import (
 // Bounds of the machines of a rack.
 const (
 	maxMachines = maxLeaves // each has a switch
-	// DefaultTrunkPort is the first UDP port of a machine's trunks, of a rack whose file does not say
+	// DefaultTrunkPort is the first port of a machine's trunks, of a rack whose file does not say
 	// another: below the ports that Linux gives out by itself.
 	DefaultTrunkPort = 24791
 	// maxTrunkPort leaves a port to each trunk of the largest fabric.
@@ -34,7 +34,7 @@ type Machine struct {
 	SSH string `json:"ssh"`
 	// Address is the one at which the other machines reach its trunks.
 	Address netip.Addr `json:"address"`
-	// Port is the first UDP port of its trunks: trunk n of Trunks, counted from 0, has the n-th behind it.
+	// Port is the first UDP or TCP port of its trunks: trunk n of Trunks, counted from 0, has the n-th behind it.
 	Port uint16 `json:"port"`
 }
 
@@ -134,7 +134,7 @@ func (r *Rack) MachineOf(node string) string {
 	return ""
 }
 
-// Remote returns the UDP addresses of the two ends of a trunk between two machines: that on the machine of
+// Remote returns the addresses of the two ends of a trunk between two machines: that on the machine of
 // this slice, and the other. remote is false for all other trunks.
 func (r *Rack) Remote(t Trunk) (local, peer netip.AddrPort, remote bool) {
 	near, far := r.MachineOf(t.Leaf), r.MachineOf(t.Far)

@@ -148,7 +148,7 @@ var table = map[string]row{
 	"softrnic/pollpace":            {level: 4},
 	"softrnic/packetio/afpacket":   {level: 4, beside: []string{"softrnic/pollpace"}},
 	"softrnic/packetio/direct":     {level: 4},
-	"softrnic/packetio/trunkport":   {level: 4, beside: []string{"softrnic/clock/real", "softrnic/packetio/afpacket", "softrnic/pollpace"}},
+	"softrnic/packetio/trunkport":  {level: 4, beside: []string{"softrnic/clock/real", "softrnic/packetio/afpacket", "softrnic/pollpace"}},
 	"softrnic/packetio/memlink":    {level: 4, beside: []string{"softrnic/ipc/ring", "softrnic/unixsocket"}},
 	"softrnic/capture/tap":         {level: 4},
 	"softrnic/wire/dissect":        {level: 4},

@@ -31,6 +31,8 @@ type Config struct {
 	Rack, Trunk string
 	Secret      Secret
 	Side        Side
+	// Carrier is the protocol that carries the datagrams, as it is called; "" means UDP.
+	Carrier string
 	// Random returns random bytes for a private key.
 	Random func() [32]byte
 	// Wall is the Unix time in nanoseconds when the time of the end was 0.

@@ -1,6 +1,7 @@
 package trunk
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -103,5 +104,5 @@ func (e *End) trouble() string {
 	case e.state == Proving:
 		return "the ends have agreed on a key, and nothing has come yet"
 	}
-	return "the other end does not answer: look whether its switch runs, and whether UDP passes between the machines"
+	return "the other end does not answer: look whether its switch runs, and whether " + cmp.Or(e.cfg.Carrier, "UDP") + " passes between the machines"
 }

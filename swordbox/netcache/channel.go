@@ -52,6 +52,7 @@ func (ch *channel) Requested() requester.Stats { return ch.Conn.Stats() }
 
 // reads and writes report whether a READ, or a WRITE of n bytes, would be sent at once.
 func (ch *channel) reads() bool { return ch.Usable() && ch.Up() && ch.Reads() }
+
 func (ch *channel) writes(n int) bool {
 	return ch.Usable() && ch.Up() && ch.SendsNow(wire.RCWriteOnly, n)
 }

@@ -27,10 +27,10 @@ type carrier interface {
 	ready(now clock.Time) bool
 	more() bool
 	next() []byte
-	// accepted is called if the datagram that next has returned last was the peer's.
-	accepted(now clock.Time)
+	// took says whether the datagram that next has returned last was the peer's, or was refused.
+	took(now clock.Time, accepted bool)
 	// send sends a train. An error means that not all of it was sent; rest is what was not.
-	send(t *trunk.Train) (rest []byte, err error)
+	send(t trunk.Train) (rest []byte, err error)
 	// sendOne sends one datagram.
 	sendOne(d []byte) error
 	// pathMTU returns the length of the longest IP packet that reaches the peer, as far as the kernel
@@ -40,6 +40,8 @@ type carrier interface {
 	tick(now clock.Time) time.Duration
 	// bell is a file that becomes readable when something has come.
 	bell() int
+	// trouble says why nothing can be sent, as the kernel does; "" if it gives no reason.
+	trouble() string
 	close() error
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,9 @@ var ErrClosed = errors.New("port is closed")
 // socketBuffer is the requested size in bytes of the socket's two queues.
 const socketBuffer = 8 << 20
 
+// maxDatagrams is how many datagrams Recv takes: those of a stranger may have no frames.
+const maxDatagrams = 1024
+
 // maxFrames is how many frames of datagrams Recv returns, unless the last datagram had more.
 const maxFrames = 64
 
@@ -31,7 +35,7 @@ const maxFrames = 64
 type Config struct {
 	// Local is the address of the socket, Peer that of the other end.
 	Local, Peer netip.AddrPort
-	// Trunk describes the end. Open sets Random, Wall, IPv6 and MTU.
+	// Trunk describes the end. Open sets Carrier, Random, Wall, IPv6 and MTU.
 	Trunk trunk.Config
 	// Index becomes Frame.Port of received frames.
 	Index int
@@ -85,6 +89,7 @@ func Open(cfg Config) (*Port, error) {
 	p.line = line
 	c := cfg.Trunk
 	c.IPv6, c.MTU = cfg.Peer.Addr().Is6(), mtu
+	c.Carrier = strings.ToUpper(cfg.Carrier.String())
 	c.Wall = time.Now().UnixNano() - int64(p.clk.Now())
 	c.Random = func() (b [32]byte) {
 		_, _ = rand.Read(b[:]) // it never fails: crypto/rand ends the process
@@ -114,10 +119,10 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	now := p.clk.Now()
 	p.end.Begin(now, b)
 	// The kernel is asked once: frames may be in the memory of their datagrams.
-	for more := p.line.ready(now); more && len(b.Frames) < maxFrames && p.end.Room(); more = p.line.more() {
-		if p.end.Receive(now, p.line.next(), b, &p.out) {
-			p.line.accepted(now)
-		}
+	more := p.line.ready(now)
+	for n := 0; more && n < maxDatagrams && len(b.Frames) < maxFrames && p.end.Room(); n++ {
+		p.line.took(now, p.end.Receive(now, p.line.next(), b, &p.out))
+		more = p.line.more()
 	}
 	p.flush()
 	for i := range b.Frames {
@@ -144,7 +149,7 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 			p.drop(rest)
 			break
 		}
-		unsent, err := p.line.send(&t)
+		unsent, err := p.line.send(t)
 		if err != nil {
 			p.end.Unsent(unsent, (len(unsent)+t.Size-1)/t.Size)
 		}
@@ -230,6 +235,9 @@ func (p *Port) Trunk() trunk.Stats {
 	defer p.mu.Unlock()
 	s := p.end.Stats()
 	s.Fallbacks, s.Slow = p.found.count, p.found.text()
+	if p.line != nil && s.Trouble != "" && p.line.trouble() != "" {
+		s.Trouble += "; " + p.line.trouble()
+	}
 	return s
 }
 

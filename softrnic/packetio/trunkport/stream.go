@@ -28,7 +28,10 @@ type stream struct {
 	// readable says that the kernel may have bytes, broken that the connection has ended, or that its bytes
 	// are no datagrams.
 	readable, broken bool
-	made, heard      clock.Time // heard is when a datagram of the peer has come last; made, if none has
+	// proven says that a datagram of the peer has come, refused counts the others until then.
+	proven      bool
+	refused     int
+	made, heard clock.Time // heard is when a datagram of the peer has come last; made, if none has
 
 	in   []byte // bytes that have come, from taken to the end
 	took int
@@ -87,15 +90,18 @@ func (s *stream) put(d []byte) {
 	s.out = append(binary.BigEndian.AppendUint16(s.out, uint16(len(d))), d...)
 }
 
-// flush sends what the kernel has room for.
+// flush sends what the kernel has room for; nothing before there is a connection.
 func (s *stream) flush() {
-	for s.sent < len(s.out) && !s.connecting && !s.broken {
+	if s.connecting {
+		return
+	}
+	for s.sent < len(s.out) && !s.broken {
 		n, err := unix.SendmsgN(s.fd, s.out[s.sent:], nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-		switch {
-		case err == nil:
+		switch err {
+		case nil:
 			s.sent += n
-		case err == unix.EINTR:
-		case err == unix.EAGAIN:
+		case unix.EINTR:
+		case unix.EAGAIN:
 			if s.sent >= mostUnsent { // the memory in front is used again
 				s.out, s.sent = s.out[:copy(s.out, s.out[s.sent:])], 0
 			}
@@ -105,4 +111,10 @@ func (s *stream) flush() {
 		}
 	}
 	s.out, s.sent = s.out[:0], 0
+}
+
+// waits reports whether bytes have come that were not looked at.
+func (s *stream) waits() bool {
+	n, err := unix.IoctlGetInt(s.fd, unix.TIOCINQ)
+	return s.has() || err == nil && n > 0
 }

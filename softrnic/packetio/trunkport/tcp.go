@@ -20,6 +20,9 @@ const (
 	redial = trunk.Interval
 	// unheard is how long a connection brings no datagram of the peer until it is given up.
 	unheard = 2 * trunk.Silence
+	// mostRefused is how many datagrams of a connection are refused until it is ended, if none was the
+	// peer's. Some may be of a key that this end has no longer.
+	mostRefused = 16
 	// mostStreams is how many connections the listening end has at the same time. Which of them is the peer's
 	// it knows when a datagram has come that only the peer can make.
 	mostStreams = 4
@@ -36,9 +39,10 @@ var errNoConnection = errors.New("there is no connection to the peer")
 //	connecting, connected         an error, the peer closes it,   no stream
 //	                              or unheard has passed
 //
-// The listening end takes connections from the peer's address only. It sends on the stream that a
-// datagram of the peer has come from. Another stream takes its place if that has brought nothing for
-// trunk.Silence, or has ended.
+// The listening end takes connections from the peer's address only, and sends on none until a datagram
+// has come from it that only the peer can make: the connecting end's hello, which waits for the
+// connection. Another proven stream takes its place if that has brought nothing for trunk.Silence, or has
+// ended.
 type tcp struct {
 	cfg      *Config
 	epoll    int
@@ -48,6 +52,7 @@ type tcp struct {
 	// returned last.
 	best, last *stream
 	dial       clock.Time // when the next try is due
+	failed     error      // of the last try
 	events     [mostStreams + 1]unix.EpollEvent
 }
 
@@ -141,10 +146,8 @@ func (t *tcp) connect(now clock.Time) error {
 
 // add adds a connection.
 func (t *tcp) add(now clock.Time, fd int, connecting bool) error {
-	for _, opt := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
-		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt[0], socketBuffer) != nil {
-			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt[1], socketBuffer) // the kernel may grant less; any size is enough
-		}
+	if connecting {
+		enlarge(fd)
 	}
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		return fmt.Errorf("send at once: %w", err)
@@ -158,10 +161,19 @@ func (t *tcp) add(now clock.Time, fd int, connecting bool) error {
 		return err
 	}
 	t.streams = append(t.streams, s)
-	if t.best == nil {
+	if connecting {
 		t.best = s
 	}
 	return nil
+}
+
+// enlarge gives a connection of the peer large buffers. A stranger gets none.
+func enlarge(fd int) {
+	for _, opt := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
+		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt[0], socketBuffer) != nil {
+			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt[1], socketBuffer) // the kernel may grant less; any size is enough
+		}
+	}
 }
 
 // accept takes the connections that have come. Those from another address than the peer's are closed.
@@ -184,15 +196,16 @@ func (t *tcp) accept(now clock.Time) {
 	}
 }
 
-// makeRoom ends the stream, of those on which is not sent, that has been silent for the longest time.
+// makeRoom ends the stream, of those on which is not sent, that has been silent for the longest time; one
+// that is not proven before one that is.
 func (t *tcp) makeRoom() {
-	var oldest *stream
+	var last *stream
 	for _, s := range t.streams {
-		if s != t.best && (oldest == nil || s.heard < oldest.heard) {
-			oldest = s
+		if s != t.best && (last == nil || last.proven && !s.proven || last.proven == s.proven && s.heard < last.heard) {
+			last = s
 		}
 	}
-	t.end(oldest)
+	t.end(last)
 }
 
 // addrOf returns the address of a peer.
@@ -217,7 +230,7 @@ func (t *tcp) end(s *stream) {
 	if t.best == s {
 		t.best = nil
 		for _, x := range t.streams {
-			if t.best == nil || x.heard > t.best.heard {
+			if x.proven && (t.best == nil || x.heard > t.best.heard) {
 				t.best = x
 			}
 		}
@@ -269,8 +282,11 @@ func (t *tcp) ready(now clock.Time) bool {
 func (t *tcp) connected(s *stream) {
 	if s.connecting {
 		errno, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
-		if err != nil || errno != 0 {
-			s.broken = true
+		if err == nil && errno != 0 {
+			err = unix.Errno(errno)
+		}
+		if err != nil {
+			s.broken, t.failed = true, fmt.Errorf("connect: %w", err)
 			return
 		}
 		s.connecting = false
@@ -305,17 +321,26 @@ func (t *tcp) next() []byte {
 	return nil
 }
 
-func (t *tcp) accepted(now clock.Time) {
-	if t.last == nil {
+func (t *tcp) took(now clock.Time, accepted bool) {
+	s := t.last
+	switch {
+	case s == nil || !accepted && s.proven:
 		return
+	case !accepted:
+		if s.refused++; s.refused > mostRefused {
+			s.broken, s.in, s.took = true, s.in[:0], 0
+		}
+		return
+	case !s.proven && t.listener >= 0:
+		enlarge(s.fd)
 	}
-	t.last.heard = now
+	s.proven, s.heard = true, now
 	if t.best != t.last && (t.best == nil || now.Sub(t.best.heard) > trunk.Silence) {
 		t.best = t.last
 	}
 }
 
-func (t *tcp) send(train *trunk.Train) (rest []byte, err error) {
+func (t *tcp) send(train trunk.Train) (rest []byte, err error) {
 	s := t.best
 	switch {
 	case s == nil || s.connecting || s.broken:
@@ -335,7 +360,7 @@ func (t *tcp) send(train *trunk.Train) (rest []byte, err error) {
 func (t *tcp) sendOne(d []byte) error {
 	s := t.best
 	switch {
-	case s == nil || s.connecting || s.broken:
+	case s == nil || s.broken || s.connecting && len(s.out) > 0:
 		return errNoConnection
 	case s.full():
 		return unix.EAGAIN
@@ -350,7 +375,7 @@ func (t *tcp) pathMTU() (int, error) { return pathMTUOfTCP, nil }
 func (t *tcp) tick(now clock.Time) time.Duration {
 	t.endBroken()
 	for i := len(t.streams) - 1; i >= 0; i-- {
-		if s := t.streams[i]; now.Sub(s.heard) > unheard {
+		if s := t.streams[i]; now.Sub(s.heard) > unheard && !s.waits() {
 			t.end(s)
 		}
 	}
@@ -362,12 +387,19 @@ func (t *tcp) tick(now clock.Time) time.Duration {
 	}
 	if len(t.streams) == 0 && now >= t.dial {
 		t.dial = now.Add(redial)
-		_ = t.connect(now) // it is tried again; the trunk says that it hears nothing
+		t.failed = t.connect(now) // it is tried again
 	}
 	return redial
 }
 
 func (t *tcp) bell() int { return t.epoll }
+
+func (t *tcp) trouble() string {
+	if t.failed == nil || t.best != nil && t.best.proven {
+		return ""
+	}
+	return t.failed.Error()
+}
 
 func (t *tcp) close() error {
 	for len(t.streams) > 0 {

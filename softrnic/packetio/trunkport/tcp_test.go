@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,7 +95,7 @@ func TestStrangersConnect(t *testing.T) {
 		select {
 		case err = <-closed:
 			open = false
-			if ne, ok := err.(net.Error); ok && ne.Timeout() {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Error("a connection from another address stays open")
 			}
 		default:
@@ -215,4 +218,150 @@ func FuzzStream(f *testing.F) {
 			t.Fatalf("%d bytes of %d", sum, len(in))
 		}
 	})
+}
+
+// flood connects from the peer's address again and again, and sends nothing, until the test ends; some
+// connections stay open at any time.
+func (p *path) flood(every time.Duration, open int) {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		var list []net.Conn
+		for {
+			_ = nl.Do(p.netns[1], func() error {
+				c, err := (&net.Dialer{Timeout: time.Second}).Dial("tcp", p.addr[0].String())
+				if err == nil {
+					list = append(list, c)
+				}
+				return err
+			})
+			if len(list) > open {
+				_ = list[0].Close()
+				list = list[1:]
+			}
+			select {
+			case <-time.After(every):
+			case <-stop:
+				for _, c := range list {
+					_ = c.Close()
+				}
+				return
+			}
+		}
+	}()
+	p.tb.Cleanup(func() { close(stop); <-ended })
+}
+
+// Connections from the peer's address on which nothing comes do not keep the peer out: not one that is always
+// the newest, and not more of them than the end keeps.
+func TestStrangersBeforeThePeer(t *testing.T) {
+	for name, c := range map[string]struct {
+		every time.Duration
+		open  int
+	}{"the newest": {300 * time.Millisecond, 1}, "many": {2 * time.Millisecond, 8}} {
+		t.Run(name, func(t *testing.T) {
+			p := newPathBy(t, 1500, false, TCP)
+			if err := p.ports[1].Close(); err != nil {
+				t.Fatal(err)
+			}
+			p.flood(c.every, c.open)
+			for start := time.Now(); time.Since(start) < 600*time.Millisecond; {
+				var b packetio.Batch
+				if _, err := p.ports[0].Recv(&b); err != nil {
+					t.Fatal(err)
+				}
+				p.ports[0].Tick()
+			}
+			p.open(1, trunk.Secret{7})
+			p.up()
+			p.streams(1)[0].broken = true // and again, with keys on which both agree
+			p.during(time.Second)
+			p.up()
+		})
+	}
+}
+
+// What strangers send without end does not keep an end from its other work: it takes a bounded part at a time.
+func TestGarbageWithoutEnd(t *testing.T) {
+	p := newPathBy(t, 1500, false, TCP)
+	p.up()
+	s := &stream{fd: -1, in: bytes.Repeat([]byte{0, 1, 9}, 20000), proven: true}
+	line := p.ports[0].line.(*tcp)
+	line.streams = append(line.streams, s)
+	before := p.ports[0].Trunk().Refused.Malformed
+	var b packetio.Batch
+	if _, err := p.ports[0].Recv(&b); err != nil {
+		t.Fatal(err)
+	}
+	if n := p.ports[0].Trunk().Refused.Malformed - before; n == 0 || n > maxDatagrams {
+		t.Errorf("%d datagrams at a time", n)
+	}
+	s.proven = false
+	if _, err := p.ports[0].Recv(&b); err != nil {
+		t.Fatal(err)
+	}
+	if n := p.ports[0].Trunk().Refused.Malformed - before; n > maxDatagrams+mostRefused+1 || !s.broken {
+		t.Errorf("%d datagrams of a stranger, broken: %v", n, s.broken)
+	}
+	line.streams = line.streams[:len(line.streams)-1] // it has no file
+}
+
+// An end whose loop has stood still does not end the connection on which its peer has sent all the time.
+func TestStalledEndKeepsItsConnection(t *testing.T) {
+	p := newPathBy(t, 1500, false, TCP)
+	p.up()
+	s := p.streams(0)[0]
+	for start := time.Now(); time.Since(start) < unheard+200*time.Millisecond; time.Sleep(time.Millisecond) {
+		var b packetio.Batch
+		if _, err := p.ports[1].Recv(&b); err != nil {
+			t.Fatal(err)
+		}
+		p.ports[1].Tick()
+		if len(p.streams(1)) != 1 {
+			break
+		}
+	}
+	p.ports[0].Tick()
+	if list := p.streams(0); len(list) != 1 || list[0] != s {
+		t.Error("the connection has ended, though datagrams have come")
+	}
+}
+
+// A packet costs no allocation, whatever carries it.
+func TestSendAndRecvDoNotAllocate(t *testing.T) {
+	for _, by := range []Carrier{UDP, TCP} {
+		t.Run(by.String(), func(t *testing.T) {
+			p := newPathBy(t, 1500, false, by)
+			p.up()
+			b := packetio.Batch{Frames: []packetio.Frame{frame(1000, 1)}}
+			var r packetio.Batch
+			n := testing.AllocsPerRun(500, func() {
+				_, _ = p.ports[0].Send(&b)
+				_, _ = p.ports[1].Recv(&r)
+			})
+			if n >= 1 {
+				t.Errorf("%v allocations", n)
+			}
+		})
+	}
+}
+
+// A port says why it cannot connect.
+func TestTroubleOfTCP(t *testing.T) {
+	p := newPathBy(t, 1500, false, TCP)
+	if err := p.ports[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		var b packetio.Batch
+		if _, err := p.ports[1].Recv(&b); err != nil {
+			t.Fatal(err)
+		}
+		p.ports[1].Tick()
+		if s := p.ports[1].Trunk().Trouble; strings.Contains(s, "TCP passes") && strings.Contains(s, "connection refused") {
+			break
+		} else if time.Since(start) > 20*time.Second {
+			t.Fatal(s)
+		}
+	}
 }

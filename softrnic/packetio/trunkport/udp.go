@@ -26,13 +26,14 @@ func (c *Config) udp(found *refusals) (*udp, error) {
 	return u, err
 }
 
-func (u *udp) ready(clock.Time) bool                        { return u.rx.ready(u.fd) }
-func (u *udp) more() bool                                   { return u.rx.more() }
-func (u *udp) next() []byte                                 { return u.rx.next() }
-func (u *udp) accepted(clock.Time)                          {}
-func (u *udp) send(t *trunk.Train) (rest []byte, err error) { return u.tx.send(u.fd, t) }
-func (u *udp) sendOne(d []byte) error                       { return sendOne(u.fd, d) }
-func (u *udp) pathMTU() (int, error)                        { return pathMTU(u.fd, u.v6) }
-func (u *udp) tick(clock.Time) time.Duration                { return time.Hour }
-func (u *udp) bell() int                                    { return u.fd }
-func (u *udp) close() error                                 { return unix.Close(u.fd) }
+func (u *udp) ready(clock.Time) bool                       { return u.rx.ready(u.fd) }
+func (u *udp) more() bool                                  { return u.rx.more() }
+func (u *udp) next() []byte                                { return u.rx.next() }
+func (u *udp) took(clock.Time, bool)                       {}
+func (u *udp) send(t trunk.Train) (rest []byte, err error) { return u.tx.send(u.fd, &t) }
+func (u *udp) sendOne(d []byte) error                      { return sendOne(u.fd, d) }
+func (u *udp) pathMTU() (int, error)                       { return pathMTU(u.fd, u.v6) }
+func (u *udp) tick(clock.Time) time.Duration               { return time.Hour }
+func (u *udp) bell() int                                   { return u.fd }
+func (u *udp) trouble() string                             { return "" }
+func (u *udp) close() error                                { return unix.Close(u.fd) }
