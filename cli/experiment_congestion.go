@@ -105,7 +105,8 @@ func (r *rackSenders) measure(ctx context.Context) (run experiment.SenderRun, er
 	}
 	stop()
 	if err == nil {
-		_ = <-ended // of an end in the middle there is nothing to tell
+		late := <-ended
+		_ = late // of an end in the middle there is nothing to tell
 	}
 	return run, err
 }

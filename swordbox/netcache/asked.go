@@ -80,23 +80,26 @@ type probe struct {
 	live   bool
 }
 
-// probes has the probes that are with the server. Their numbers go up, from a first one that differs between
-// incarnations of the switch.
-type probes struct {
-	list [maxProbes]probe
-	next uint32
+// probes has the probes that are with the server.
+type probes struct{ list [maxProbes]probe }
+
+// numbers gives all probes of a switch their numbers. They go up, from a first one that differs between incarnations
+// of the switch, so a number is never that of another request whose answer may still come.
+type numbers struct {
+	next  uint32
+	begun bool
 }
 
 // begin notes a probe, and returns the port and the number under which it leaves. ok is false if there is no
 // room: the probe before this one in its place has no answer.
-func (t *probes) begin(p probe, busy func(*probe) bool) (port, id uint16, ok bool) {
-	x := &t.list[t.next%maxProbes]
+func (t *probes) begin(n *numbers, p probe, busy func(*probe) bool) (port, id uint16, ok bool) {
+	x := &t.list[n.next%maxProbes]
 	if x.live && busy(x) {
 		return 0, 0, false
 	}
-	p.number, p.live = t.next, true
+	p.number, p.live = n.next, true
 	*x = p
-	t.next = (t.next + 1) % (probePorts << 16)
+	n.next = (n.next + 1) % (probePorts << 16)
 	return uint16(firstPort + p.number>>16), uint16(p.number), true
 }
 

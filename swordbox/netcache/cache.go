@@ -81,11 +81,11 @@ func (k *cache) has(a *[16]byte, v6 bool) bool {
 	return false
 }
 
-// begun is called when a connection has begun. Its nonce makes the numbers of probes differ from those of a former
-// incarnation of the switch.
+// begun is called when a connection has begun. The nonce of the first one makes the numbers of probes differ from
+// those of a former incarnation of the switch; all caches of this one go on from there, also those of rules that change.
 func (k *cache) begun(nonce uint32) {
-	if k.index.fills == 0 {
-		k.probes.next = nonce % (probePorts << 16)
+	if n := &k.m.numbers; !n.begun {
+		n.begun, n.next = true, nonce%(probePorts<<16)
 	}
 }
 
@@ -93,6 +93,8 @@ func (k *cache) begun(nonce uint32) {
 const (
 	ReasonTCP   pipeline.Reason = "not by UDP to a cached server"
 	ReasonProbe pipeline.Reason = "late answer to a probe"
+	// ReasonUnread: a write in it would pass unseen.
+	ReasonUnread pipeline.Reason = "not one whole UDP packet to a cached server"
 )
 
 // take handles a frame that has arrived; p are its headers. It returns false if the switch goes on with it.
@@ -102,18 +104,19 @@ func (k *cache) take(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet) bool
 		k.stats.TCP++
 		c.Drop(in, ReasonTCP, *f)
 		return true
-	case to && p.ports && p.dstPort == k.Port && p.payload != nil:
+	case to && (p.ports && p.dstPort == k.Port && p.payload == nil || p.hides()):
+		k.stats.Unread++
+		c.Drop(in, ReasonUnread, *f)
+		return true
+	case to && p.ports && p.dstPort == k.Port:
 		return p.intact(f) && k.asks(c, in, f, p)
 	case from && p.ports && p.srcPort == k.Port:
 		return k.answers(c, in, f, p)
-	case from && p.v6 && !p.ports && p.proto == extFragment: // it may be an answer
+	case from && p.hides(): // it may be an answer
 		k.forget()
 	}
 	return false
 }
-
-// extFragment is the number of IPv6's extension header of fragments.
-const extFragment = 44
 
 // forget makes all values unknown, because an answer may show another value of any key.
 func (k *cache) forget() {
@@ -158,7 +161,7 @@ func (k *cache) probe(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet, who
 	fill := k.index.asks(c.Now, at)
 	port, id, ok := uint16(0), uint16(0), false
 	if ch.writes(k.Size) {
-		port, id, ok = k.probes.begin(probe{client: who, at: at, fill: fill, hash: h}, func(x *probe) bool {
+		port, id, ok = k.probes.begin(&k.m.numbers, probe{client: who, at: at, fill: fill, hash: h}, func(x *probe) bool {
 			q := &k.index.places[x.at]
 			return q.fill == x.fill && q.state == Asked && c.Now.Sub(q.since) <= patience
 		})
@@ -212,7 +215,7 @@ func (k *cache) came(c *pipeline.Ctx, i int, b []byte) {
 		return
 	}
 	r, _ := parseRequest(h.payload)
-	current := p.used && p.fill == w.fill && p.state == Warm
+	current := p.used && p.fill == w.fill && p.state == Warm && c.Now.Sub(p.since) <= k.Age
 	body, ok := p.holds(b)
 	switch {
 	case current && ok:

@@ -32,9 +32,13 @@
 //
 // # Limits
 //
-// A write that does not pass the switch is not seen: one by a program on the server's own host, or to another port. A
+// A write that does not pass the switch is not seen: one by a program on the server's own host, to another port, or to
+// an address of another NIC of the server's host; have the server listen at the address of the first NIC alone. A
 // value answers GETs for at most the time of the key age, so it is hidden for no longer; the same holds for items that
-// expire. Packets of TCP to and from the server's port are dropped. Only get of one key is answered. A client that reuses
+// expire. Packets of TCP to and from the server's port are dropped, and so are those to it that are no
+// whole UDP packet, such as fragments, and those with extension headers of IPv6. A flush_all with a delay hides old values
+// for at most age. Who sends with the address, port and number of another client can make an answer count for
+// another key. Only get of one key is answered. A client that reuses
 // a number of a request while an answer to its former request may still arrive can take the wrong answer, with or without
 // the switch. Probes leave under ports from 61000 on, which Linux gives to no program by itself; a client must not use
 // them. A datagram with a wrong checksum is left alone; one without a checksum is trusted. IPv6 packets with extension

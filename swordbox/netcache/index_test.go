@@ -139,11 +139,11 @@ func TestHotKeysGetPlaces(t *testing.T) {
 
 // The numbers of probes do not come again, and an answer belongs to a probe once.
 func TestProbes(t *testing.T) {
-	p := &probes{next: probePorts<<16 - 2}
+	p, numbers := &probes{}, numbers{next: probePorts<<16 - 2}
 	busy := func(*probe) bool { return true }
 	seen := map[uint32]bool{}
 	for i := range maxProbes + 1 {
-		port, id, ok := p.begin(probe{client: sender{id: uint16(i)}}, busy)
+		port, id, ok := p.begin(&numbers, probe{client: sender{id: uint16(i)}}, busy)
 		if ok != (i < maxProbes) {
 			t.Fatal(i, ok)
 		}
@@ -165,7 +165,7 @@ func TestProbes(t *testing.T) {
 			t.Error("an answer comes twice")
 		}
 	}
-	if _, _, ok := p.begin(probe{}, busy); !ok {
+	if _, _, ok := p.begin(&numbers, probe{}, busy); !ok {
 		t.Error("no place is free")
 	}
 }

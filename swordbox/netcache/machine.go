@@ -22,9 +22,10 @@ type Machine struct {
 	marks  *pipeline.MarkedPorts
 	marked bool // all ports are in marks
 	extmem.Links[*channel]
-	made  uint32 // number of channels made so far
-	begun uint32 // number of caches made so far
-	stats Stats  // counters of removed caches, and of channels
+	made    uint32 // number of channels made so far
+	begun   uint32 // number of caches made so far
+	numbers numbers
+	stats   Stats // counters of removed caches, and of channels
 }
 
 // Stats counts what a Machine did. Gets is the sum of Answered, Forwarded, Dropped and the GETs that wait.
@@ -44,6 +45,7 @@ type Stats struct {
 	Forgotten uint64 `name:"forgotten" help:"answers of a key-value server that might show another value of any key, after which the switch uses no value before it has asked again"`
 	Late      uint64 `name:"late" help:"answers to probes that came again, or too late"`
 	TCP       uint64 `name:"tcp" help:"packets of TCP to or from the port of a cached server, which are dropped"`
+	Unread    uint64 `name:"unread" help:"packets to the port of a cached server that are no whole UDP packet (fragments, several in one frame, a wrong length) or have extension headers of IPv6, which are dropped"`
 	Failures  uint64 `name:"failures" help:"connections to memory servers that have failed"`
 	Strangers uint64 `name:"strangers" help:"packets to queue pairs of the switch from another host than the connected memory server"`
 }

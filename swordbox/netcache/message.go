@@ -3,6 +3,7 @@ package netcache
 import (
 	"bytes"
 	"encoding/binary"
+	"strconv"
 )
 
 // The head of a datagram of memcached's protocol over UDP (doc/protocol.txt of memcached): number of the
@@ -47,6 +48,9 @@ func parseRequest(b []byte) (r request, ok bool) {
 		return r, true
 	}
 	line = bytes.TrimSuffix(line, []byte("\r"))
+	if bytes.IndexByte(line, 0) >= 0 { // the server cuts the line there
+		return r, true
+	}
 	verb, args := word(line)
 	key, more := word(args)
 	if len(key) == 0 || len(key) > maxKey {
@@ -61,7 +65,7 @@ func parseRequest(b []byte) (r request, ok bool) {
 			}
 		}
 	case "set", "add", "replace", "append", "prepend", "cas":
-		if n, _, ok := size(more); ok && wholeData(rest, n) {
+		if n, ok := size(more, string(verb) == "cas"); ok && wholeData(rest, n) {
 			r.kind, r.key = Write, key
 		}
 	case "delete", "incr", "decr", "touch":
@@ -72,14 +76,39 @@ func parseRequest(b []byte) (r request, ok bool) {
 	return r, true
 }
 
-// size returns the length of the data that follow a command line with these arguments behind the key:
-// flags, exptime, length, and perhaps others.
-func size(args []byte) (n int, rest []byte, ok bool) {
-	_, args = word(args)
-	_, args = word(args)
-	text, rest := word(args)
-	n, ok = number(text)
-	return n, rest, ok
+// size returns the length of the data that follow a command line with these arguments behind the key: flags,
+// exptime, length, of cas a unique number, and perhaps noreply. ok is false if there is anything else: the server
+// refuses such a line, and may take the data for commands.
+func size(args []byte, cas bool) (n int, ok bool) {
+	var w [6][]byte
+	count := 0
+	for arg, rest := word(args); len(arg) > 0; arg, rest = word(rest) {
+		if count == len(w) {
+			return 0, false
+		}
+		w[count] = arg
+		count++
+	}
+	numbers := 3
+	if cas {
+		numbers++
+	}
+	if count > numbers && string(w[count-1]) == "noreply" {
+		count--
+	}
+	if count != numbers || !decimal(w[0], 32) || !decimal(bytes.TrimPrefix(w[1], []byte("-")), 31) || cas && !decimal(w[3], 64) {
+		return 0, false
+	}
+	return number(w[2])
+}
+
+// decimal reports whether text is a decimal number of so many bits.
+func decimal(text []byte, bits int) bool {
+	if len(text) == 0 || text[0] == '+' {
+		return false
+	}
+	_, err := strconv.ParseUint(string(text), 10, bits)
+	return err == nil
 }
 
 // wholeData reports whether b is n bytes and the end of a line, and nothing else.

@@ -16,8 +16,9 @@ const (
 	udpLen  = 8
 	portLen = 4 // the ports at the front of UDP and TCP
 
-	protoTCP = 6
-	protoUDP = 17
+	protoTCP  = 6
+	protoUDP  = 17
+	protoICMP = 58 // of IPv6
 )
 
 // packet says where the headers of a frame are, and what they say.
@@ -72,6 +73,15 @@ func (p *packet) parse(b []byte) (ok bool) {
 		p.payload = b[n:end]
 	}
 	return true
+}
+
+// hides reports whether a packet may have a header of UDP or TCP that parse has not read: behind extension headers of
+// IPv6, or in a first fragment too short for it.
+func (p *packet) hides() bool {
+	if p.ports || p.later {
+		return false
+	}
+	return p.v6 && p.proto != protoICMP || !p.v6 && (p.proto == protoUDP || p.proto == protoTCP)
 }
 
 // intact reports whether the checksum of a whole UDP packet is right, or the packet has none, or hardware is yet

@@ -16,7 +16,7 @@ import (
 const (
 	// MaxItems is how many values the memory can have. MinSize and MaxSize bound the bytes of a cell, and MaxAge is
 	// how long a value can answer GETs.
-	MaxItems, MinSize, MaxSize = 1 << 20, 64, 4096
+	MaxItems, MinSize, MaxSize = 1 << 16, 64, 4096
 	MaxAge                     = time.Hour
 
 	defaultPort, defaultItems, defaultSize, defaultHot = 11211, 4096, 1024, 8
@@ -43,7 +43,7 @@ var Action = rules.Register(rules.Definition{
 		rules.Option(keyItems, "65536", fmt.Sprintf("with action cache: values that the memory of all servers together can have, 1 to %d, rounded up to a multiple of %d; default: %d", MaxItems, ways, defaultItems), extmem.Between(1, MaxItems)),
 		rules.Option(keySize, "512", fmt.Sprintf("with action cache: bytes of the cell of a value, %d to %d, a multiple of 8, and at most the path MTU; %d of them are a header, and key, flags and length of the item take some; default: %d",
 			MinSize, MaxSize, cellHead, defaultSize), checkSize),
-		rules.Option(keyHot, "2", fmt.Sprintf("with action cache: how many GETs of a key make the switch keep its value, 1 to 65536, counted by a sketch; default: %d", defaultHot), extmem.Between(1, 1<<16)),
+		rules.Option(keyHot, "2", fmt.Sprintf("with action cache: how many GETs of a key make the switch keep its value, 1 to 16384, counted by a sketch; default: %d", defaultHot), extmem.Between(1, 1<<14)),
 		rules.Option(keyAge, "100ms", fmt.Sprintf("with action cache: how long a value answers GETs before the server is asked again, 1us to %v; this bounds what expiry and writes that do not pass the switch can do; default: %v", MaxAge, defaultAge),
 			checkAge),
 	},
@@ -102,7 +102,7 @@ func together(list []*rules.Rule) error {
 			case r.Of(s.Server):
 				return fmt.Errorf("rules %s and %s are for the same server; the switch has one cache for a server", s.ID, r.ID)
 			case a.Overlaps(&b.Area):
-				return fmt.Errorf("rules %s and %s have values in the same server that overlap; give one of them %s=%#x", s.ID, r.ID, statestore.KeyAt, max(a.End(), b.End()))
+				return fmt.Errorf("rules %s and %s have values in the same server that overlap; give %s %s=%#x", s.ID, r.ID, r.ID, statestore.KeyAt, b.End())
 			}
 		}
 	}
