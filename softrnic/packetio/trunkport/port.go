@@ -235,8 +235,10 @@ func (p *Port) Trunk() trunk.Stats {
 	defer p.mu.Unlock()
 	s := p.end.Stats()
 	s.Fallbacks, s.Slow = p.found.count, p.found.text()
-	if p.line != nil && s.Trouble != "" && p.line.trouble() != "" {
-		s.Trouble += "; " + p.line.trouble()
+	if p.line != nil && s.Trouble != "" {
+		if why := p.line.trouble(); why != "" {
+			s.Trouble += "; " + why
+		}
 	}
 	return s
 }

@@ -11,13 +11,8 @@ import (
 // socket makes a UDP socket from local to peer that never makes IP fragments. What the kernel does not
 // have is added to found.
 func socket(local, peer netip.AddrPort, found *refusals) (fd int, err error) {
-	family := unix.AF_INET
-	if peer.Addr().Is6() {
-		family = unix.AF_INET6
-	}
-	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return -1, fmt.Errorf("make socket: %w", err)
+	if fd, err = newSocket(peer, unix.SOCK_DGRAM); err != nil {
+		return -1, err
 	}
 	if err := setup(fd, local, peer, found); err != nil {
 		return -1, errors.Join(err, unix.Close(fd))
@@ -25,12 +20,30 @@ func socket(local, peer netip.AddrPort, found *refusals) (fd int, err error) {
 	return fd, nil
 }
 
-func setup(fd int, local, peer netip.AddrPort, found *refusals) error {
+// newSocket makes a socket of a kind to a peer that does not block.
+func newSocket(peer netip.AddrPort, kind int) (int, error) {
+	family := unix.AF_INET
+	if peer.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, fmt.Errorf("make socket: %w", err)
+	}
+	return fd, nil
+}
+
+// enlarge gives a socket large queues.
+func enlarge(fd int) {
 	for _, opt := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
 		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt[0], socketBuffer) != nil {
 			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt[1], socketBuffer) // the kernel may grant less; any size is enough
 		}
 	}
+}
+
+func setup(fd int, local, peer netip.AddrPort, found *refusals) error {
+	enlarge(fd)
 	level, opt, do := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO
 	if peer.Addr().Is6() {
 		level, opt, do = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO

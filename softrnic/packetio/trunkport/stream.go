@@ -29,11 +29,11 @@ type stream struct {
 	// are no datagrams.
 	readable, broken bool
 	// proven says that a datagram of the peer has come, refused counts the others until then.
-	proven      bool
-	refused     int
-	made, heard clock.Time // heard is when a datagram of the peer has come last; made, if none has
+	proven  bool
+	refused int
+	heard   clock.Time // when a datagram of the peer has come last; if none has, when the stream was made
 
-	in   []byte // bytes that have come, from taken to the end
+	in   []byte // bytes that have come, of which the first took are taken
 	took int
 	out  []byte // datagrams with their lengths, of which sent bytes were sent
 	sent int

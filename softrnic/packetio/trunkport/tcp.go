@@ -66,28 +66,14 @@ func (c *Config) tcp() (*tcp, error) {
 	if c.Trunk.Side == trunk.Near {
 		begin = t.listen
 	}
-	err = c.within(begin)
-	if err != nil {
+	if err := c.within(begin); err != nil {
 		return nil, errors.Join(err, t.close())
 	}
 	return t, nil
 }
 
-// socket makes a TCP socket that does not block.
-func (t *tcp) socket() (int, error) {
-	family := unix.AF_INET
-	if t.cfg.Peer.Addr().Is6() {
-		family = unix.AF_INET6
-	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return -1, fmt.Errorf("make socket: %w", err)
-	}
-	return fd, nil
-}
-
 func (t *tcp) listen() error {
-	fd, err := t.socket()
+	fd, err := newSocket(t.cfg.Peer, unix.SOCK_STREAM)
 	if err != nil {
 		return err
 	}
@@ -106,7 +92,7 @@ func (t *tcp) listen() error {
 
 // mayConnect returns an error if this machine does not have the address from which it is to connect.
 func (t *tcp) mayConnect() error {
-	fd, err := t.socket()
+	fd, err := newSocket(t.cfg.Peer, unix.SOCK_STREAM)
 	if err != nil {
 		return err
 	}
@@ -124,7 +110,7 @@ func (t *tcp) watch(fd, op int, events uint32) error {
 func (t *tcp) connect(now clock.Time) error {
 	fd := -1
 	err := t.cfg.within(func() (err error) {
-		if fd, err = t.socket(); err != nil {
+		if fd, err = newSocket(t.cfg.Peer, unix.SOCK_STREAM); err != nil {
 			return err
 		}
 		if err := bind(fd, netip.AddrPortFrom(t.cfg.Local.Addr(), 0), "TCP"); err != nil {
@@ -144,7 +130,7 @@ func (t *tcp) connect(now clock.Time) error {
 	return err
 }
 
-// add adds a connection.
+// add adds a connection. One that has come gets large queues when it is proven to be the peer's.
 func (t *tcp) add(now clock.Time, fd int, connecting bool) error {
 	if connecting {
 		enlarge(fd)
@@ -152,7 +138,7 @@ func (t *tcp) add(now clock.Time, fd int, connecting bool) error {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		return fmt.Errorf("send at once: %w", err)
 	}
-	s := &stream{fd: fd, connecting: connecting, writable: connecting, made: now, heard: now}
+	s := &stream{fd: fd, connecting: connecting, writable: connecting, heard: now}
 	events := uint32(unix.EPOLLIN)
 	if connecting {
 		events |= unix.EPOLLOUT
@@ -165,15 +151,6 @@ func (t *tcp) add(now clock.Time, fd int, connecting bool) error {
 		t.best = s
 	}
 	return nil
-}
-
-// enlarge gives a connection of the peer large buffers. A stranger gets none.
-func enlarge(fd int) {
-	for _, opt := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
-		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt[0], socketBuffer) != nil {
-			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt[1], socketBuffer) // the kernel may grant less; any size is enough
-		}
-	}
 }
 
 // accept takes the connections that have come. Those from another address than the peer's are closed.
@@ -335,8 +312,8 @@ func (t *tcp) took(now clock.Time, accepted bool) {
 		enlarge(s.fd)
 	}
 	s.proven, s.heard = true, now
-	if t.best != t.last && (t.best == nil || now.Sub(t.best.heard) > trunk.Silence) {
-		t.best = t.last
+	if t.best != s && (t.best == nil || now.Sub(t.best.heard) > trunk.Silence) {
+		t.best = s
 	}
 }
 
