@@ -71,7 +71,7 @@ func (l *layout) whole(b []byte) bool {
 	}
 	const fragment = 0x3fff // the flag MF and the fragment offset
 	return l.l4 == l.ip+ipv4Len && int(binary.BigEndian.Uint16(ip[2:])) == len(ip) &&
-		binary.BigEndian.Uint16(ip[6:])&fragment == 0 && fold(sum(ip[:ipv4Len])) == 0xffff
+		binary.BigEndian.Uint16(ip[6:])&fragment == 0 && Fold(Sum(ip[:ipv4Len])) == 0xffff
 }
 
 // follows reports whether the packet b can be segment i of a super-frame whose first segment is the
@@ -104,11 +104,11 @@ func (r *Run) AppendHeaders(dst []byte, frames []Frame) ([]byte, Frame) {
 	} else {
 		binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)+length))
 		binary.BigEndian.PutUint16(ip[10:], 0)
-		binary.BigEndian.PutUint16(ip[10:], ^fold(sum(ip)))
+		binary.BigEndian.PutUint16(ip[10:], ^Fold(Sum(ip)))
 	}
 	// The kernel segments only frames whose checksum is unfinished, that is, the sum of the
 	// pseudo-header.
-	binary.BigEndian.PutUint16(udp[6:], fold(sum(addrs)+protocolUDP+uint64(length)))
+	binary.BigEndian.PutUint16(udp[6:], Fold(Sum(addrs)+protocolUDP+uint64(length)))
 	const checksumAt = 6
 	return dst, Frame{
 		SegSize: r.SegSize, CsumPartial: true, CsumStart: uint16(r.l.l4), CsumOffset: checksumAt, Port: frames[0].Port,

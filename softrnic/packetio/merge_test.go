@@ -20,7 +20,7 @@ func rocePacket(v6 bool, id uint16, payload []byte) []byte {
 		ip := b[14:]
 		binary.BigEndian.PutUint16(ip[2:], uint16(ipv4Len+udpLen+len(payload)))
 		binary.BigEndian.PutUint16(ip[4:], id)
-		binary.BigEndian.PutUint16(ip[10:], ^fold(sum(ip)))
+		binary.BigEndian.PutUint16(ip[10:], ^Fold(Sum(ip)))
 	}
 	b = append(b, 0xc0, 1, 0x12, 0xb7, 0, 0, 0, 0)
 	binary.BigEndian.PutUint16(b[len(b)-4:], uint16(udpLen+len(payload)))

@@ -184,7 +184,7 @@ func (l *layout) fix(d []byte, i int) {
 	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)+len(udp)))
 	binary.BigEndian.PutUint16(ip[4:], binary.BigEndian.Uint16(ip[4:])+uint16(i))
 	binary.BigEndian.PutUint16(ip[10:], 0)
-	binary.BigEndian.PutUint16(ip[10:], ^fold(sum(ip)))
+	binary.BigEndian.PutUint16(ip[10:], ^Fold(Sum(ip)))
 }
 
 // FinishChecksum computes the unfinished TCP or UDP checksum, in place, and clears CsumPartial. It
@@ -196,29 +196,10 @@ func (f *Frame) FinishChecksum() {
 		f.CsumPartial = false
 		return
 	}
-	c := ^fold(sum(f.Data[start:])) // the field holds the sum of the pseudo-header
+	c := ^Fold(Sum(f.Data[start:])) // the field holds the sum of the pseudo-header
 	if c == 0 {
 		c = 0xffff // in UDP, 0 means that there is no checksum; as ones' complement sums both are equal
 	}
 	binary.BigEndian.PutUint16(f.Data[at:], c)
 	f.CsumPartial = false
-}
-
-// sum adds 16-bit words; an odd last byte counts as the high byte.
-func sum(b []byte) (s uint64) {
-	for ; len(b) >= 2; b = b[2:] {
-		s += uint64(binary.BigEndian.Uint16(b))
-	}
-	if len(b) == 1 {
-		s += uint64(b[0]) << 8
-	}
-	return s
-}
-
-// fold reduces a ones' complement sum to 16 bits.
-func fold(s uint64) uint16 {
-	for s > 0xffff {
-		s = s>>16 + s&0xffff
-	}
-	return uint16(s)
 }

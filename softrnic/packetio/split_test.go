@@ -61,7 +61,7 @@ func TestSplit(t *testing.T) {
 			if id := binary.BigEndian.Uint16(h[4:]); id != 0xffff+uint16(i) {
 				t.Errorf("segment %d: identification %#x", i, id)
 			}
-			if fold(sum(h)) != 0xffff || int(binary.BigEndian.Uint16(h[2:])) != len(g.Data)-l.ip {
+			if Fold(Sum(h)) != 0xffff || int(binary.BigEndian.Uint16(h[2:])) != len(g.Data)-l.ip {
 				t.Errorf("segment %d: bad IP header %x", i, h)
 			}
 		}
@@ -103,10 +103,10 @@ func TestFinishChecksum(t *testing.T) {
 	f.SegSize = 0
 	l, _ := locate(f.Data)
 	f.CsumStart, f.CsumOffset = uint16(l.l4), 6
-	pseudo := sum(f.Data[l.ip+12:l.ip+20]) + protocolUDP + uint64(len(f.Data)-l.l4)
-	binary.BigEndian.PutUint16(f.Data[l.l4+6:], fold(pseudo))
+	pseudo := Sum(f.Data[l.ip+12:l.ip+20]) + protocolUDP + uint64(len(f.Data)-l.l4)
+	binary.BigEndian.PutUint16(f.Data[l.l4+6:], Fold(pseudo))
 	f.FinishChecksum()
-	if got := fold(pseudo + sum(f.Data[l.l4:])); got != 0xffff || f.CsumPartial {
+	if got := Fold(pseudo + Sum(f.Data[l.l4:])); got != 0xffff || f.CsumPartial {
 		t.Errorf("the datagram sums to %#x", got)
 	}
 	f = Frame{Data: make([]byte, 20), CsumPartial: true, CsumStart: 19, CsumOffset: 6}

@@ -70,10 +70,10 @@ func (a *Action) apply(f *packetio.Frame, v *view, flow bool, mac func(netip.Add
 			copy(b, m[:])
 		}
 	}
-	delta := grows(end, a.Addr[:len(end)])
+	delta := packetio.SumGrows(end, a.Addr[:len(end)])
 	copy(end, a.Addr[:])
 	if !v.v6 {
-		fix(b[v.ip+10:], delta)
+		packetio.FixSum(b[v.ip+10:], delta)
 	}
 	at := v.sumAt(b)
 	if at == 0 {
@@ -81,14 +81,14 @@ func (a *Action) apply(f *packetio.Frame, v *view, flow bool, mac func(netip.Add
 	}
 	if a.Port != 0 && v.ports {
 		p, to := b[v.l4+port:][:2], [2]byte{byte(a.Port >> 8), byte(a.Port)}
-		d := grows(p, to[:])
+		d := packetio.SumGrows(p, to[:])
 		copy(p, to[:])
 		if !f.CsumPartial { // an unfinished checksum (offload) does not cover the ports yet
 			delta += d
 		}
 	}
 	if f.CsumPartial { // the field has the sum of the addresses, which is not inverted
-		binary.BigEndian.PutUint16(b[at:], fold(uint32(binary.BigEndian.Uint16(b[at:]))+delta))
+		binary.BigEndian.PutUint16(b[at:], packetio.Fold(uint64(binary.BigEndian.Uint16(b[at:]))+delta))
 	} else {
 		fixSum(b[at:], v.proto, delta)
 	}
@@ -103,38 +103,14 @@ func (a *Action) mark(b []byte, v *view) {
 	}
 	was := [2]byte{ip[0], ip[1]}
 	ip[1] = ip[1]&3 | a.DSCP<<2
-	fix(ip[10:], grows(was[:], ip[:2]))
+	packetio.FixSum(ip[10:], packetio.SumGrows(was[:], ip[:2]))
 }
 
-// grows returns by how much a ones' complement sum grows if the bytes old are replaced by the bytes
-// now. Both have the same even length, which is so short that delta does not overflow.
-func grows(old, now []byte) (delta uint32) {
-	for i := 0; i < len(old); i += 2 {
-		delta += uint32(^binary.BigEndian.Uint16(old[i:])) + uint32(binary.BigEndian.Uint16(now[i:]))
-	}
-	return delta
-}
-
-// fix adds delta to the sum whose complement is in the first two bytes of b (RFC 1624).
-func fix(b []byte, delta uint32) {
-	binary.BigEndian.PutUint16(b, ^fold(uint32(^binary.BigEndian.Uint16(b))+delta))
-}
-
-// fixSum adds delta to the checksum of a transport protocol, as fix does to that of IPv4. A UDP
-// packet may have no checksum: then the field is 0 and stays 0. So a checksum of a UDP packet that
-// becomes 0 is written as 0xffff.
-func fixSum(b []byte, proto uint8, delta uint32) {
-	if proto == protoUDP && binary.BigEndian.Uint16(b) == 0 {
+// fixSum adds delta to the checksum of a transport protocol.
+func fixSum(b []byte, proto uint8, delta uint64) {
+	if proto == protoUDP {
+		packetio.FixUDPSum(b, delta)
 		return
 	}
-	if fix(b, delta); proto == protoUDP && binary.BigEndian.Uint16(b) == 0 {
-		binary.BigEndian.PutUint16(b, 0xffff)
-	}
-}
-
-func fold(s uint32) uint16 {
-	for s > 0xffff {
-		s = s>>16 + s&0xffff
-	}
-	return uint16(s)
+	packetio.FixSum(b, delta)
 }

@@ -12,6 +12,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
+// fold reduces a ones' complement sum to 16 bits.
+func fold(s uint32) uint16 {
+	for s > 0xffff {
+		s = s>>16 + s&0xffff
+	}
+	return uint16(s)
+}
+
 // sumOf returns the ones' complement sum of bytes.
 func sumOf(b []byte) (s uint32) {
 	for ; len(b) >= 2; b = b[2:] {

@@ -144,8 +144,8 @@ func TestAnswersOfHosts(t *testing.T) {
 	for last, want := range map[byte]byte{3: 2, 4: 2, 5: 5} {
 		b := segment(7, 0, 1)
 		ip := b[ethLen:]
-		fix(ip[10:], grows(ip[12:20], []byte{10, 0, 0, last, 10, 0, 0, 1}))
-		fixSum(b[ethLen+ip4Len+16:], protoTCP, grows(ip[12:20], []byte{10, 0, 0, last, 10, 0, 0, 1}))
+		packetio.FixSum(ip[10:], packetio.SumGrows(ip[12:20], []byte{10, 0, 0, last, 10, 0, 0, 1}))
+		fixSum(b[ethLen+ip4Len+16:], protoTCP, packetio.SumGrows(ip[12:20], []byte{10, 0, 0, last, 10, 0, 0, 1}))
 		copy(ip[12:], []byte{10, 0, 0, last, 10, 0, 0, 1})
 		ip[20], ip[21], ip[22], ip[23] = 0, 80, 0, 7
 		s.left = nil

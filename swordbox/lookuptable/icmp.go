@@ -104,21 +104,21 @@ func (a *Action) rewriteQuote(f *packetio.Frame, v *view, q *quote, flow bool) (
 	if whole = bytes.Equal(outer, end); !whole && !flow {
 		return true
 	}
-	delta := grows(end, a.Addr[:len(end)])
+	delta := packetio.SumGrows(end, a.Addr[:len(end)])
 	copy(end, a.Addr[:])
 	if !q.v6 {
-		fix(b[q.ip+10:], delta)
+		packetio.FixSum(b[q.ip+10:], delta)
 	}
 	if a.Port != 0 && q.ports {
 		p, now := b[q.l4+port:][:2], [2]byte{byte(a.Port >> 8), byte(a.Port)}
-		delta += grows(p, now[:])
+		delta += packetio.SumGrows(p, now[:])
 		copy(p, now[:])
 	}
 	if at := q.sumAt(b); at != 0 {
 		fixSum(b[at:], q.proto, delta)
 	}
 	if !f.CsumPartial { // an unfinished checksum does not include the bytes of the ICMP message yet
-		fix(b[v.l4+2:], grows(old, b[q.ip:to]))
+		packetio.FixSum(b[v.l4+2:], packetio.SumGrows(old, b[q.ip:to]))
 	}
 	return whole
 }

@@ -141,7 +141,7 @@ func TestErrorsOfRouters(t *testing.T) {
 	v.parse(b)
 	src, _ := v.addrs(b)
 	router := [4]byte{192, 0, 2, 1}
-	fix(b[v.ip+10:], grows(src, router[:]))
+	packetio.FixSum(b[v.ip+10:], packetio.SumGrows(src, router[:]))
 	copy(src, router[:])
 	a := Action{Ops: OpSource, Addr: [16]byte{198, 51, 100, 7}, Port: 99}
 	a.apply(&packetio.Frame{Data: b}, &v, true, nil)

@@ -92,39 +92,25 @@ func (p *packet) intact(f *packetio.Frame) bool {
 
 // sum returns the ones' complement sum of a UDP packet with these bytes and of its pseudo-header.
 func (p *packet) sum(udp []byte) uint16 {
-	s := uint32(protoUDP) + uint32(len(udp))
-	for _, b := range [...][]byte{p.src[:], p.dst[:], udp} {
-		for ; len(b) >= 2; b = b[2:] {
-			s += uint32(b[0])<<8 | uint32(b[1])
-		}
-		if len(b) > 0 {
-			s += uint32(b[0]) << 8
-		}
-		s = s>>16 + s&0xffff
-	}
-	s = s>>16 + s&0xffff
-	return uint16(s>>16 + s)
+	return packetio.Fold(protoUDP + uint64(len(udp)) + packetio.Sum(p.src[:]) + packetio.Sum(p.dst[:]) + packetio.Sum(udp))
 }
 
 // renumber replaces a port of a UDP packet, at offset at of its header, and the number of the request in its
 // payload.
 func (p *packet) renumber(f *packetio.Frame, at int, port, id uint16) {
-	be := binary.BigEndian
 	l4 := f.Data[p.l4:]
-	was := [2]uint16{be.Uint16(l4[at:]), be.Uint16(l4[udpLen:])}
-	be.PutUint16(l4[at:], port)
-	be.PutUint16(l4[udpLen:], id)
-	sum := be.Uint16(l4[6:])
-	if f.CsumPartial || sum == 0 { // the field has the sum of the addresses alone, or nothing
-		return
+	delta := uint64(0)
+	for _, x := range [...]struct {
+		at int
+		to uint16
+	}{{at, port}, {udpLen, id}} {
+		to := [2]byte{byte(x.to >> 8), byte(x.to)}
+		delta += packetio.SumGrows(l4[x.at:][:2], to[:])
+		copy(l4[x.at:], to[:])
 	}
-	s := uint32(^sum) + uint32(^was[0]) + uint32(port) + uint32(^was[1]) + uint32(id)
-	s = s>>16 + s&0xffff
-	s = s>>16 + s&0xffff
-	if sum = ^uint16(s); sum == 0 {
-		sum = 0xffff
+	if !f.CsumPartial { // the field has the sum of the addresses alone
+		packetio.FixUDPSum(l4[6:], delta)
 	}
-	be.PutUint16(l4[6:], sum)
 }
 
 // appendAnswer appends the frame that answers the request in frame b, of which p is the packet: a head with the
@@ -141,12 +127,7 @@ func (p *packet) appendAnswer(out, b, body []byte) []byte {
 		total := ip4Len + n
 		out = append(out, 0x45, 0, byte(total>>8), byte(total), 0, 0, 0x40, 0, 64, protoUDP, 0, 0)
 		out = append(append(out, p.dst[:4]...), p.src[:4]...)
-		s := uint32(0)
-		for i := at; i < len(out); i += 2 {
-			s += uint32(be.Uint16(out[i:]))
-		}
-		s = s>>16 + s&0xffff
-		be.PutUint16(out[at+10:], ^uint16(s>>16+s))
+		be.PutUint16(out[at+10:], ^packetio.Fold(packetio.Sum(out[at:])))
 	}
 	at = len(out)
 	out = be.AppendUint16(be.AppendUint16(out, p.dstPort), p.srcPort)

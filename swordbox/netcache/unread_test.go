@@ -9,9 +9,8 @@ import (
 
 // frameOf is a request of a client as a frame.
 func frameOf(port, id uint16, text string) []byte {
-	p := packet{payload: datagram(id, ""), src: [16]byte{10, 0, 0, 3}, dst: [16]byte{10, 0, 0, 1}, srcPort: port, dstPort: 11211, ip: ethLen}
-	p.src, p.dst = p.dst, p.src // an answer turns them
-	p.srcPort, p.dstPort = p.dstPort, p.srcPort
+	// The packet that it would answer, because appendAnswer turns the ends.
+	p := packet{payload: datagram(id, ""), src: [16]byte{10, 0, 0, 1}, dst: [16]byte{10, 0, 0, 3}, srcPort: 11211, dstPort: port, ip: ethLen}
 	return p.appendAnswer(nil, append(make([]byte, 12), 8, 0), []byte(text))
 }
 
