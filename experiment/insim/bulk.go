@@ -114,58 +114,16 @@ func (w *workload) bulk(b experiment.Bulk, servers int, warm clock.Time) {
 
 // bulkSend WRITEs to a host from one time until another.
 func (w *workload) bulkSend(h *simrack.Host, ctx verbs.Context, to *simrack.Host, from, until clock.Time) error {
-	rt := ctx.Runtime()
-	pd, err := ctx.AllocPD()
+	l, err := lineTo{bulkService, bulkMessage, bulkDepth, rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: bulkTimeout}}.dial(h, ctx, to, from)
 	if err != nil {
 		return err
 	}
-	cq, err := ctx.CreateCQ(2 * bulkDepth)
-	if err != nil {
-		return err
-	}
-	mr, err := pd.RegMR(nil, bulkMessage, verbs.LocalWrite)
-	if err != nil {
-		return err
-	}
-	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 2 * bulkDepth})
-	if err != nil {
-		return err
-	}
-	private, err := h.Manager(ctx).Dial(qp, to.Addr(), bulkService, rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: bulkTimeout}, nil, from)
-	if err != nil {
-		return err
-	}
-	addr, rkey, err := simrack.ParseMemory(private)
-	if err != nil {
-		return err
-	}
-	rt.Sleep(from.Sub(rt.Now()))
-	wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, bulkMessage)}, RemoteAddr: addr, RKey: rkey}
-	done := make([]verbs.WC, bulkDepth)
-	for flight := 0; rt.Now() < until; {
-		for ; flight < bulkDepth; flight++ {
-			if err := qp.PostSend(wr); err != nil {
-				return err
-			}
-		}
-		if cq.Wait(until) != nil {
-			return nil // the end
-		}
-		n, err := cq.Poll(done)
-		if err != nil {
-			return err
-		}
-		for _, wc := range done[:n] {
-			if wc.Status != verbs.Success {
-				return fmt.Errorf("a WRITE of a bulk sender ended with %v", wc.Status)
-			}
-		}
-		flight -= n
-		if rt.Now() >= from.Add(w.cfg.Warmup) {
+	l.rt.Sleep(from.Sub(l.rt.Now()))
+	return l.repeat("bulk sender", bulkMessage, until, func(n int) {
+		if l.rt.Now() >= from.Add(w.cfg.Warmup) {
 			w.sent += n * bulkMessage
 		}
-	}
-	return nil
+	})
 }
 
 // bulkShare is the share of the ports' rate that bulk senders have had while operations were counted.

@@ -103,56 +103,12 @@ func (r *incastRun) lend() {
 
 // sender writes messages until the run ends.
 func (r *incastRun) sender(h *simrack.Host, ctx verbs.Context, id int) error {
-	rt := ctx.Runtime()
-	pd, err := ctx.AllocPD()
+	l, err := lineTo{incastService, incastMessage, incastDepth, rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: r.timeout}}.dial(h, ctx, r.rack.Host(r.to), incastReady)
 	if err != nil {
 		return err
 	}
-	cq, err := ctx.CreateCQ(2 * incastDepth)
-	if err != nil {
-		return err
-	}
-	mr, err := pd.RegMR(nil, incastMessage, verbs.LocalWrite)
-	if err != nil {
-		return err
-	}
-	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 2 * incastDepth})
-	if err != nil {
-		return err
-	}
-	params := rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: r.timeout}
-	private, err := h.Manager(ctx).Dial(qp, r.rack.Host(r.to).Addr(), incastService, params, nil, incastReady)
-	if err != nil {
-		return err
-	}
-	addr, rkey, err := simrack.ParseMemory(private)
-	if err != nil {
-		return err
-	}
-	rt.Sleep(incastReady.Add(time.Duration(id) * r.load.Apart).Sub(rt.Now()))
-	wr := []verbs.SendWR{{Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, incastMessage)}, RemoteAddr: addr, RKey: rkey}}
-	done := make([]verbs.WC, incastDepth)
-	for flight := 0; rt.Now() < r.until; {
-		for ; flight < incastDepth; flight++ {
-			if err := qp.PostSend(wr...); err != nil {
-				return err
-			}
-		}
-		if cq.Wait(r.until) != nil {
-			return nil // the end
-		}
-		n, err := cq.Poll(done)
-		if err != nil {
-			return err
-		}
-		for _, wc := range done[:n] {
-			if wc.Status != verbs.Success {
-				return fmt.Errorf("sender %d: a WRITE ended with %v", id, wc.Status)
-			}
-		}
-		flight -= n
-	}
-	return nil
+	l.rt.Sleep(incastReady.Add(time.Duration(id) * r.load.Apart).Sub(l.rt.Now()))
+	return l.repeat(fmt.Sprintf("sender %d", id), incastMessage, r.until, func(int) {})
 }
 
 // markedPort is the switch with egress queues behind its program.

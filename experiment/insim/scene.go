@@ -155,35 +155,15 @@ func (r *sceneRun) flow(h *simrack.Host, ctx verbs.Context, id int) error {
 	for _, m := range f.Messages {
 		longest = max(longest, m.Bytes)
 	}
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		return err
-	}
-	cq, err := ctx.CreateCQ(2 * r.depth())
-	if err != nil {
-		return err
-	}
-	mr, err := pd.RegMR(nil, longest, verbs.LocalWrite)
-	if err != nil {
-		return err
-	}
-	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 2 * r.depth()})
-	if err != nil {
-		return err
-	}
 	params := rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: cmp.Or(r.scene.Timeout, sceneTimeout)}
 	if f.Atomic || f.Read || f.Lock {
 		params.RdAtomic = r.depth()
 	}
-	private, err := h.Manager(ctx).Dial(qp, r.rack.Host(fmt.Sprintf("h%d", f.To)).Addr(), incastService, params, nil, incastReady)
+	l, err := lineTo{incastService, longest, r.depth(), params}.dial(h, ctx, r.rack.Host(fmt.Sprintf("h%d", f.To)), incastReady)
 	if err != nil {
 		return err
 	}
-	addr, rkey, err := simrack.ParseMemory(private)
-	if err != nil {
-		return err
-	}
-	s := &sceneSender{run: r, id: id, rt: ctx.Runtime(), qp: qp, cq: cq, wr: verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled, RemoteAddr: addr, RKey: rkey}, mr: mr, done: make([]verbs.WC, r.depth())}
+	s := &sceneSender{run: r, id: id, line: l}
 	switch {
 	case f.Atomic:
 		s.wr.Op = verbs.OpCmpSwap
@@ -206,14 +186,9 @@ func (r *sceneRun) depth() int      { return cmp.Or(r.scene.Depth, sceneDepth) }
 
 // sceneSender sends the messages of one flow.
 type sceneSender struct {
-	run  *sceneRun
-	id   int
-	rt   verbs.Runtime
-	qp   verbs.QP
-	cq   verbs.CQ
-	mr   verbs.MR
-	wr   verbs.SendWR
-	done []verbs.WC
+	run *sceneRun
+	id  int
+	*line
 }
 
 func (s *sceneSender) post(n int) error {
@@ -237,23 +212,13 @@ func (s *sceneSender) poll(until clock.Time) ([]verbs.WC, error) {
 
 func (s *sceneSender) endless() error {
 	r := s.run
-	for flight := 0; s.rt.Now() < r.until; {
-		for ; flight < r.depth(); flight++ {
-			if err := s.post(r.each(s.id)); err != nil {
-				return err
-			}
-		}
-		list, err := s.poll(r.until)
-		if err != nil {
-			return err
-		}
-		flight -= len(list)
+	n := r.each(s.id)
+	return s.repeat(fmt.Sprintf("flow %d", s.id), n, r.until, func(ended int) {
 		if now := s.rt.Now(); now >= r.half && now < r.until {
 			part := int(now.Sub(r.half) * sceneParts / r.until.Sub(r.half))
-			r.bytes[s.id][part] += float64(len(list) * r.each(s.id))
+			r.bytes[s.id][part] += float64(ended * n)
 		}
-	}
-	return nil
+	})
 }
 
 // listed sends each message at its time, at most depth at once, and notes how long each took.

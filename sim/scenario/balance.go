@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile/rules"
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // The rack of the scenario balance. cn0 opens connections to a virtual address, that of cn4. The switch
@@ -79,8 +77,7 @@ type balanceRun struct {
 	plan   *balancePlan
 	oracle *balanceOracle
 	pool   []string // hosts that get connections now
-	begun  bool
-	over   bool // the plan's fault is over, or there is none
+	over   bool     // the plan's fault is over, or there is none
 	checks int
 	// changes counts changes of the pool.
 	changes int
@@ -152,7 +149,6 @@ func (r *balanceRun) send(d *draw) {
 }
 
 func (r *balanceRun) begin() {
-	r.begun = true
 	sender, operator := newDraw(r.env.draw.Uint64()), newDraw(r.env.draw.Uint64())
 	r.env.rack.At(r.env.rack.Now(), func() { r.send(sender) })
 	r.operate(operator)
@@ -162,34 +158,9 @@ func (r *balanceRun) begin() {
 // watch starts an application that starts the sender when the switch has its connections, and checks the
 // counters at intervals until all connections have ended and no frame is in flight.
 func (r *balanceRun) watch() {
-	r.env.client("ms0", "watcher", func(ctx verbs.Context) error {
-		rt := ctx.Runtime()
-		quiet := clock.Time(0)
-		for {
-			rt.Sleep(bufferEvery)
-			if !r.begun {
-				r.begin()
-				continue
-			}
-			if r.down {
-				continue
-			}
-			if err := r.check(); err != nil {
-				return err
-			}
-			switch {
-			case !r.oracle.ended() || !r.over:
-				if rt.Now() > clock.Time(bufferQuiet) {
-					return fmt.Errorf("%s after %v: %v", r.oracle, bufferQuiet, r.counts())
-				}
-			case quiet == 0:
-				quiet = rt.Now()
-			case r.count("in_flight") == 0 && rt.Now().Sub(quiet) > 10*bufferEvery:
-				return nil
-			case rt.Now().Sub(quiet) > bufferQuiet:
-				return fmt.Errorf("%v after the last packet: %v", bufferQuiet, r.counts())
-			}
-		}
+	r.watchTraffic(&traffic{
+		begin: r.begin, check: r.check, ended: func() bool { return r.oracle.ended() && r.over }, empty: func() bool { return r.count("in_flight") == 0 },
+		so: r.oracle, last: "packet",
 	})
 }
 

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/sim/history"
-	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // The rack of the scenario netcache. cn0 is a key-value server, and the others are its clients. The switch answers
@@ -81,7 +79,6 @@ type netcacheRun struct {
 	lenders
 	plan   *netcachePlan
 	oracle *netcacheOracle
-	begun  bool
 	over   bool // the plan's fault is over, or there is none
 	checks int
 }
@@ -99,7 +96,6 @@ func (p *netcachePlan) begin(e *env) (*netcacheRun, error) {
 }
 
 func (r *netcacheRun) begin() {
-	r.begun = true
 	r.oracle.begin()
 	r.disturb(&r.plan.midFault, &r.over)
 	d := newDraw(r.env.draw.Uint64())
@@ -118,34 +114,9 @@ func (r *netcacheRun) begin() {
 // watch starts an application that starts the clients, and checks the counters at intervals until all operations have
 // ended and no GET waits in the switch.
 func (r *netcacheRun) watch() {
-	r.env.client("ms0", "watcher", func(ctx verbs.Context) error {
-		rt := ctx.Runtime()
-		quiet := clock.Time(0)
-		for {
-			rt.Sleep(bufferEvery)
-			if !r.begun {
-				r.begin()
-				continue
-			}
-			if r.down {
-				continue
-			}
-			if err := r.check(); err != nil {
-				return err
-			}
-			switch {
-			case !r.oracle.ended() || !r.over:
-				if rt.Now() > clock.Time(bufferQuiet) {
-					return fmt.Errorf("%s after %v: %v", r.oracle, bufferQuiet, r.counts())
-				}
-			case quiet == 0:
-				quiet = rt.Now()
-			case r.count("waiting") == 0 && rt.Now().Sub(quiet) > 10*bufferEvery:
-				return nil
-			case rt.Now().Sub(quiet) > bufferQuiet:
-				return fmt.Errorf("%v after the last operation: %v", bufferQuiet, r.counts())
-			}
-		}
+	r.watchTraffic(&traffic{
+		begin: r.begin, check: r.check, ended: func() bool { return r.oracle.ended() && r.over }, empty: func() bool { return r.count("waiting") == 0 },
+		so: r.oracle, last: "operation",
 	})
 }
 
