@@ -157,11 +157,11 @@ func (r *rackSenders) allSend(ctx context.Context, ended <-chan error) (began ti
 		if s, err = r.sample(ctx, time.Now()); err != nil {
 			break
 		}
-		silent := slices.IndexFunc(r.from, func(host string) bool {
-			i := slices.Index(r.from, host)
-			return s.Each[i]-first.Each[i] < insim.SenderMessage
-		})
-		if silent < 0 {
+		all := true
+		for i := range s.Each {
+			all = all && s.Each[i]-first.Each[i] >= insim.SenderMessage
+		}
+		if all {
 			return time.Now(), nil
 		}
 		select {

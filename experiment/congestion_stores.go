@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/selective"
@@ -37,9 +38,12 @@ const (
 	bulkClients = 28
 )
 
+// bulkStores are the stores whose clients are measured beside bulk senders.
+var bulkStores = []string{"Clover", "FUSEE", "Sherman"}
+
 // ccStore is a load of clients of a store beside bulk senders.
 type ccStore struct {
-	store   string // Clover, FUSEE or Sherman
+	store   string // of bulkStores
 	control string
 	quick   bool
 }
@@ -96,7 +100,7 @@ func ccKeyValue(quick bool) figure {
 			"none is not steady: its clients wait for ACK timeouts nearly all the time, at the same times",
 		},
 	}
-	for _, store := range []string{"Clover", "FUSEE", "Sherman"} {
+	for _, store := range bulkStores {
 		for _, control := range []string{BulkIdle, BulkNone, BulkDCQCN, BulkPFC, BulkIRN} {
 			l := repeated{ccStore{store, control, quick}, 1}
 			us := func(kind kv.Kind, at float64) func(o *outcome) float64 {
@@ -132,10 +136,5 @@ var storesDemands = []figureDemand{
 }
 
 func eachStore(holds func(store string) bool) bool {
-	for _, store := range []string{"Clover", "FUSEE", "Sherman"} {
-		if !holds(store) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(bulkStores, func(store string) bool { return !holds(store) })
 }

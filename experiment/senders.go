@@ -41,10 +41,11 @@ type SenderSample struct {
 }
 
 // SenderStats are the numbers of a SenderRun. Jain's index is that of windows of a millisecond or, if samples are late,
-// longer ones: its mean and its least value. There are Windows of them, Window long on average. Link is the share of the port's rate that was used. P50 and P90 are bytes in the queue at random
-// times. Rates are those of the senders in bits a second, the least first. Marked and Again are shares of the
-// packets, CNPs are notifications a second for each sender. Drift is how much more of the port's rate was used in
-// the second half of the time than in the first, as a share of the first.
+// longer ones: its mean and its least value. There are Windows of them, Window long on average. Link is the share of
+// the port's rate that was used. P50 and P90 are bytes in the queue at random times. Rates are those of the senders in
+// bits a second, the least first. Marked and Again are shares of the packets, CNPs are notifications a second for each
+// sender. Drift is how much more of the port's rate was used in the second half of the time than in the first, as a
+// share of the first.
 type SenderStats struct {
 	Windows             int
 	Window              time.Duration
