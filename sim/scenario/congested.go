@@ -36,7 +36,7 @@ type Congestion struct {
 
 // congestedScenarios are the scenarios for which there is a Congestion. The others have queues of their own,
 // or bound the time of an operation by what a link without queues takes.
-var congestedScenarios = []string{"transport", "locks", "clover", "srq", "uc", "ud", "rnr", "sherman"}
+var congestedScenarios = []string{"transport", "locks", "clover", "srq", "uc", "ud", "rnr", "sherman", "hostile"}
 
 // Congested returns the scenario on a rack with congestion. It fails for a scenario that has no such
 // rack, and for values that do not exist.
@@ -54,7 +54,7 @@ func (s Scenario) Congested(c Congestion) (Scenario, error) {
 	case c.PFC != "" && !slices.Contains(PFCs, c.PFC):
 		return s, fmt.Errorf("--pfc %.40q: %suse %s", c.PFC, nearest.Meant(c.PFC, PFCs), strings.Join(PFCs, ", "))
 	}
-	s.congestion, s.congestion.heavy = c, name != "locks"
+	s.congestion, s.congestion.heavy = c, name != "locks" && name != "hostile"
 	return s, nil
 }
 

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 )
@@ -20,7 +22,9 @@ import (
 type sender struct {
 	simnet.Node
 	frames [][]byte
-	batch  int // frames that Tick sends at one instant; 0 means one
+	batch  int        // frames that Tick sends at one instant; 0 means one
+	rate   int64      // of the link in bits a second, at which raw frames follow each other; 0 means no limit
+	next   clock.Time // no raw frame before this time
 }
 
 // Tick runs the NIC's timers, and sends the next raw frames.
@@ -28,17 +32,25 @@ func (s *sender) Tick(now clock.Time, out *packetio.Batch) {
 	if s.Node.Deadline() <= now {
 		s.Node.Tick(now, out)
 	}
+	if s.next > now {
+		return
+	}
 	n := min(len(s.frames), max(1, s.batch))
+	bytes := 0
 	for _, b := range s.frames[:n] {
 		out.Copy(packetio.Frame{Data: b})
+		bytes += len(b) + portqueue.Overhead
 	}
 	s.frames = s.frames[n:]
+	if s.rate > 0 {
+		s.next = now.Add(time.Duration(int64(bytes) * 8 * int64(time.Second) / s.rate))
+	}
 }
 
-// Deadline returns 0, which makes Tick due at once, while raw frames wait to be sent.
+// Deadline returns when raw frames that wait may be sent: without a rate a time in the past, which makes Tick due at once.
 func (s *sender) Deadline() clock.Time {
 	if len(s.frames) > 0 {
-		return 0
+		return clock.Min(s.next, s.Node.Deadline())
 	}
 	return s.Node.Deadline()
 }
@@ -71,6 +83,9 @@ func runHostileIn(e *env, mode string) error {
 		switch name {
 		case attackerHost:
 			a.attacker = &sender{Node: n}
+			if e.congested != nil {
+				a.attacker.rate = e.congested.rate
+			}
 			return a.attacker
 		case "cn1":
 			a.echo = &sender{Node: n}
@@ -84,8 +99,15 @@ func runHostileIn(e *env, mode string) error {
 	if err := h.play(); err != nil {
 		return err
 	}
+	if g := e.congested; g != nil {
+		if err := cmp.Or(e.rack.Settle(settleTime), g.checkRest(e.rack)); err != nil {
+			return err
+		}
+	}
 	if len(h.damage) > 0 {
-		return fmt.Errorf("attacks did damage: %v", h.damage)
+		const shown = 5
+		first := strings.Join(h.damage[:min(shown, len(h.damage))], "; ")
+		return fmt.Errorf("attacks did damage %d times: %s", len(h.damage), first)
 	}
 	return nil
 }
@@ -101,6 +123,7 @@ func (a *hostile) spy(ev *simnet.Event) {
 			a.named[f.BTH.DestQP] = true
 		}
 	}
+	a.spyPauses(ev)
 	if ev.Kind != simnet.Sent || ev.Link() != "cn1" {
 		return
 	}
@@ -126,11 +149,14 @@ func (a *hostile) script() {
 		a.warm(crowdWord(1+i), 0)
 	}
 	total := a.traffic(40)
-	for _, k := range a.attacks() {
+	for _, k := range append(a.attacks(), a.congestionAttacks()...) {
 		before, damage := a.refused(), len(a.damage)
-		replaced := countersOf(a.machine())["replaced"]
+		replaced := a.replacedSince(0)
 		k.do()
 		total += a.traffic(trafficRounds)
+		for len(a.attacker.frames) > 0 {
+			a.rt.Sleep(time.Millisecond)
+		}
 		a.rt.Sleep(20 * time.Millisecond) // so long that all retransmissions are over
 		a.want(lockAt, uint64(total), "the sum of all additions, after: "+k.name)
 		n := uint64(0)
@@ -147,8 +173,18 @@ func (a *hostile) script() {
 		if n < k.atLeast && a.mode != modeForward {
 			a.harm("%s: %d packets were refused and counted as %v, want %d; grown: %v", k.name, n, k.counted, k.atLeast, where)
 		}
-		if got := countersOf(a.machine())["replaced"] - replaced; got < trafficRounds*7/2 && a.mode == recordedHardened {
-			a.harm("%s: only %d of %d additions were replaced", k.name, got, trafficRounds*7)
+		if a.mode == recordedHardened && a.replacedSince(replaced) < trafficRounds*7/2 {
+			// The switch has let through requests that no NIC will answer. Until they can no longer arrive, the NIC executes
+			// the atomics. The first of them afterwards begins the wait for packets that are on their way.
+			a.rt.Sleep(unansweredFor)
+			total += a.traffic(1)
+			a.rt.Sleep(20 * time.Millisecond)
+			replaced += a.replacedSince(replaced)
+			total += a.traffic(trafficRounds)
+			a.want(lockAt, uint64(total), "the sum of all additions, later after: "+k.name)
+			if got := a.replacedSince(replaced); got < trafficRounds*7/2 {
+				a.harm("%s: only %d of %d additions were replaced", k.name, got, trafficRounds*7)
+			}
 		}
 		rows, most := a.rows()
 		a.env.note("%s: refused: %s; %d flows tracked, at most %d without a peer for one host; damage: %d", k.name, strings.Join(where, ", "), rows, most, len(a.damage)-damage)
@@ -158,6 +194,13 @@ func (a *hostile) script() {
 	}
 	a.lockRound()
 }
+
+// unansweredFor is longer than the switch counts a WRITE without an answer as in flight: two intervals of
+// atomiccache.Config.Budget.
+const unansweredFor = 11 * time.Second
+
+// replacedSince returns how many atomics the switch has replaced since their number was n.
+func (a *hostile) replacedSince(n uint64) uint64 { return countersOf(a.machine())["replaced"] - n }
 
 // knownWords is how many words besides the one at lockAt the switch knows when the attacks begin.
 const knownWords = 16
@@ -213,7 +256,9 @@ func (a *hostile) refused() map[string]uint64 {
 		out["duplicate_ack"] += c.DuplicateAck
 		out["resp_access_err"] += c.RespAccessErr
 		out["out_of_sequence"] += c.OutOfSequence
+		out["rp_cnp_ignored"] += c.RxCnpIgnored
 	}
+	out["pause frames"] = a.pauseFrames()
 	maps.Copy(out, countersOf(a.machine()))
 	return out
 }

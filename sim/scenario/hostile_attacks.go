@@ -25,8 +25,8 @@ func (a *hostile) attacks() []attack {
 		{name: "replayed packets", do: a.replay, counted: []string{"spoofed source", "duplicates"}, atLeast: 80},
 		{name: "forged answers", do: a.forgeAnswers, counted: []string{"spoofed source"}, atLeast: 20},
 		{name: "answers to the switch", do: a.forgeToSwitch, counted: []string{"spoofed source"}, atLeast: 40},
-		{name: "a WRITE over everything", do: a.writeFirst, counted: []string{"word busy", "unadmitted"}, atLeast: 50},
-		{name: "flood of queue pairs", do: a.flood, counted: []string{"word busy"}, atLeast: floodPackets},
+		{name: "a WRITE over everything", do: a.writeFirst, counted: []string{"word busy", "unadmitted", "rx_unknown_qp"}, atLeast: 50},
+		{name: "flood of queue pairs", do: a.flood, counted: []string{"word busy", "rx_unknown_qp", "rx_wrong_peer"}, atLeast: floodPackets},
 	}
 }
 

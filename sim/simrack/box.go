@@ -84,7 +84,8 @@ func (b *box) start() (simnet.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := pipeline.Config{Ports: max(1, len(b.ports)), Program: program, Self: apps.Self(own), Trunks: b.trunks}
+	places := apps.Where{Rack: own, Port: b.port}
+	cfg := pipeline.Config{Ports: max(1, len(b.ports)), Program: program, Self: apps.Self(own), Places: places.Places(), Trunks: b.trunks}
 	if b.rack.transits != nil {
 		cfg.Follower = b.rack.transits
 	}

@@ -1,7 +1,9 @@
 package apps
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
@@ -69,6 +71,28 @@ func (w *Where) each(f func(node string, a netip.Addr)) {
 			}
 		}
 	}
+}
+
+// Places returns the ports at which the addresses of this switch's hosts may appear (pipeline.Config.Places).
+func (w *Where) Places() pipeline.Places {
+	byHost := make(map[string][]int)
+	own := func(h *rackfile.Host) (name string, port int, ok bool) {
+		port = w.port(h.Name)
+		return cmp.Or(h.NIC.Of, h.Name), port, port >= 0 && !slices.Contains(w.Trunks, port)
+	}
+	for i := range w.Rack.Hosts {
+		if name, port, ok := own(&w.Rack.Hosts[i]); ok {
+			byHost[name] = append(byHost[name], port)
+		}
+	}
+	out := make(pipeline.Places)
+	for i := range w.Rack.Hosts {
+		h := &w.Rack.Hosts[i]
+		if name, _, ok := own(h); ok {
+			out[h.MAC] = byHost[name]
+		}
+	}
+	return out
 }
 
 // portOf returns the port of the host that has an address; -1 means that there is none.

@@ -47,6 +47,7 @@ type Counters struct {
 	MACs         int    `json:"macs" help:"addresses in the table"`
 	MACMoves     uint64 `json:"macMoves" name:"mac_moves" help:"addresses that moved to another port"`
 	MACFull      uint64 `json:"macFull" name:"mac_table_full" help:"addresses not learnt because the table was full"`
+	MACForeign   uint64 `json:"macForeign" name:"mac_foreign" help:"frames with the address of another port's host, which was not learnt"`
 	Flows        int    `json:"flows" help:"flows in the table"`
 	FlowOverflow uint64 `json:"flowOverflow" name:"flow_overflow" help:"packets of flows not counted because the table was full"`
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -16,8 +17,9 @@ type fdb struct {
 	// recent has addresses of the last packets, so that most packets need no look-up in entries.
 	recent [recentMACs]learnt
 	// moves counts addresses that appeared at another port. full counts addresses that were not
-	// learnt because the database was full.
-	moves, full uint64
+	// learnt because the database was full, foreign those that were not because they belong elsewhere.
+	moves, full, foreign uint64
+	places               Places
 
 	trunks *Trunks // nil: the switch is the only one
 	groups []int   // the groups of the present partition, by port
@@ -26,6 +28,17 @@ type fdb struct {
 type fdbEntry struct {
 	port int
 	seen clock.Time
+}
+
+// Places has the ports at which the addresses of hosts may appear; a host with several NICs may send with the address
+// of one through the ports of all. Addresses that are not in it may appear anywhere.
+type Places map[wire.MAC][]int
+
+// foreign reports whether an address belongs to other ports than this one: the frame is forged, and must not draw the
+// host's frames to the port.
+func (p Places) foreign(mac wire.MAC, port int) bool {
+	ports, known := p[mac]
+	return known && !slices.Contains(ports, port)
 }
 
 type learnt struct {
@@ -57,9 +70,13 @@ func newFDB(max int, ageing time.Duration) fdb {
 	return fdb{entries: make(map[wire.MAC]*fdbEntry), max: max, ageing: ageing}
 }
 
-// learn records that the host with address mac is at the port.
+// learn records that the host with address mac is at the port, unless the address belongs elsewhere.
 func (t *fdb) learn(now clock.Time, mac wire.MAC, port int) {
 	e := t.find(mac)
+	if (e == nil || e.port != port) && t.places.foreign(mac, port) {
+		t.foreign++
+		return
+	}
 	if e == nil {
 		if e = t.add(now, mac); e == nil {
 			return

@@ -45,3 +45,28 @@ func TestAddressesOfOnePlace(t *testing.T) {
 		t.Errorf("%d entries are left", len(table.entries))
 	}
 }
+
+// A frame with the address of another host does not draw this host's frames to the port of the attacker, whether or
+// not the host has sent yet; the ports of one host are as good as each other.
+func TestForeignAddressesAreNotLearnt(t *testing.T) {
+	host, guest := wire.MAC{2, 0, 0, 0, 0, 1}, wire.MAC{2, 0, 0, 0, 0, 9}
+	table := newFDB(10, time.Minute)
+	table.places = Places{host: {1, 2}}
+	for i, c := range []struct {
+		mac            wire.MAC
+		port, at       int
+		moves, foreign uint64
+	}{
+		{host, 3, -1, 0, 1},
+		{host, 1, 1, 0, 1},
+		{host, 3, 1, 0, 2},
+		{host, 2, 2, 1, 2},
+		{guest, 3, 3, 1, 2},
+		{guest, 4, 4, 2, 2},
+	} {
+		table.learn(0, c.mac, c.port)
+		if at := table.lookup(0, c.mac); at != c.at || table.moves != c.moves || table.foreign != c.foreign {
+			t.Errorf("%d: at port %d, %d moves, %d foreign", i, at, table.moves, table.foreign)
+		}
+	}
+}

@@ -239,7 +239,7 @@ func (s *Switch) Port(i int) PortCounters {
 func (s *Switch) Counters() (Counters, map[Reason]uint64) {
 	c := s.counters
 	c.Groups, c.GroupFull = len(s.groups.byAddr), s.groups.full
-	c.MACs, c.MACMoves, c.MACFull = len(s.fdb.entries), s.fdb.moves, s.fdb.full
+	c.MACs, c.MACMoves, c.MACFull, c.MACForeign = len(s.fdb.entries), s.fdb.moves, s.fdb.full, s.fdb.foreign
 	c.Flows, c.FlowOverflow = len(s.flows.table), s.flows.overflow
 	return c, maps.Clone(s.lost.Drops)
 }
@@ -254,6 +254,17 @@ type MAC struct {
 	MAC  wire.MAC      `json:"mac"`
 	Port int           `json:"port"`
 	Idle time.Duration `json:"idle"`
+}
+
+// SetPlaces replaces the ports of the rack's hosts; the switch owns p. Addresses that were learnt at other ports are
+// forgotten.
+func (s *Switch) SetPlaces(p Places) {
+	s.fdb.places = p
+	for mac, e := range s.fdb.entries {
+		if p.foreign(mac, e.port) {
+			s.fdb.remove(mac, e)
+		}
+	}
 }
 
 // MACs returns the learnt addresses, sorted by port and address.

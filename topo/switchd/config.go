@@ -115,6 +115,13 @@ type Config struct {
 	Log *log.Logger
 }
 
+func (c *Config) places() pipeline.Places {
+	if c.Where == nil {
+		return nil
+	}
+	return c.Where.Places()
+}
+
 func (c *Config) validate() error {
 	switch {
 	case len(c.Links) == 0 || len(c.Links) > pipeline.MaxPorts:

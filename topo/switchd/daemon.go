@@ -53,7 +53,9 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	trunks := cfg.trunks()
 	decided := new(pipeline.Decisions)
-	sw, err := pipeline.New(pipeline.Config{Ports: len(cfg.Links), Program: cfg.Program, Self: cfg.Self, Trunks: trunks, Decisions: decided})
+	sw, err := pipeline.New(pipeline.Config{
+		Ports: len(cfg.Links), Program: cfg.Program, Self: cfg.Self, Places: cfg.places(), Trunks: trunks, Decisions: decided,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,10 @@ func (h *hostControl) reload() error {
 	}
 	h.programs.described.Store(rack)
 	errs = append(errs, h.guests.commands.Do(func() {
-		h.programs.where.Move(h.programs.running, rack, h.port)
+		if w := h.programs.where; w != nil {
+			w.Move(h.programs.running, rack, h.port)
+			h.guests.ports.sw.SetPlaces(w.Places())
+		}
 		if h.guests.ports.trunks != nil {
 			h.guests.faults.regroup() // hosts behind other switches have come or gone
 		}

@@ -234,12 +234,17 @@ func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pip
 	return m.Request(c, *s, r, q)
 }
 
-// untracked forwards a packet that belongs to no tracked flow, unless a Bypasser drops it. It drops
-// a damaged packet from or to a guarded server (see guarded), and a packet with an unknown opcode
-// to a server for which a machine that is handler.Strict carries out a rule.
+// untracked forwards a packet that belongs to no tracked flow, such as a congestion notification, unless a Bypasser
+// drops it. It drops a damaged or forged packet from or to a guarded server (see guarded), and a packet with an
+// unknown opcode to a server for which a machine that is handler.Strict carries out a rule.
 func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
-	if p.guarded.packet(&q.Frame) && !q.Intact() {
-		return refuse(conntrack.Corrupt)
+	if p.guarded.packet(&q.Frame) {
+		switch {
+		case !q.Intact():
+			return refuse(conntrack.Corrupt)
+		case p.track.Elsewhere(q.SrcAddr().Unmap(), q.Ingress):
+			return pipeline.Drop(ReasonSpoofed)
+		}
 	}
 	if op := q.BTH.Opcode; !op.Known() && p.parts.strictFor(p.rules.Lookup(q.DstAddr())) {
 		return pipeline.Drop(ReasonUnknown)
