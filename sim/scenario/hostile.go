@@ -106,7 +106,13 @@ func runHostileIn(e *env, mode string) error {
 	}
 	if len(h.damage) > 0 {
 		const shown = 5
-		first := strings.Join(h.damage[:min(shown, len(h.damage))], "; ")
+		var kinds []string
+		for _, d := range h.damage {
+			if !slices.Contains(kinds, d) {
+				kinds = append(kinds, d)
+			}
+		}
+		first := strings.Join(kinds[:min(shown, len(kinds))], "; ")
 		return fmt.Errorf("attacks did damage %d times: %s", len(h.damage), first)
 	}
 	return nil
