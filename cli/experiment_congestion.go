@@ -13,19 +13,12 @@ import (
 
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/experiment/insim"
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/rackfile/costs"
-	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/switchd"
 )
-
-// Scene is a load of the simulator alone.
-func (*rackPlatform) Scene(context.Context, experiment.Scene) (experiment.SceneResult, error) {
-	return experiment.SceneResult{}, errors.ErrUnsupported
-}
 
 const (
 	// sendersSpan is how long senders send by default, sendersSample how far samples of the switch's counters are
@@ -178,17 +171,11 @@ func (r *rackSenders) allSend(ctx context.Context, ended <-chan error) (began ti
 
 // sample reads the switch's counters.
 func (r *rackSenders) sample(ctx context.Context, began time.Time) (s experiment.SenderSample, err error) {
-	box := control.NewClient(rackfile.PathsOf(r.on.rack.Name).Socket(rackfile.SwitchName))
-	var counters switchd.Counters
-	var queues switchd.Queues
-	if err := ask(ctx, box, rackfile.SwitchName, http.MethodGet, "/counters", nil, &counters); err != nil {
+	counters, queues, at, err := r.on.ports(ctx)
+	if err != nil {
 		return s, err
 	}
-	asked := time.Now()
-	if err := ask(ctx, box, rackfile.SwitchName, http.MethodGet, "/queues", nil, &queues); err != nil {
-		return s, err
-	}
-	s.At = (asked.Sub(began) + time.Since(asked)/2) / time.Duration(r.on.rack.Slow)
+	s.At = at.Sub(began) / time.Duration(r.on.rack.Slow)
 	if r.rate = queues.Rate; r.rate == 0 {
 		return s, errNoQueues
 	}

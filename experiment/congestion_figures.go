@@ -24,9 +24,11 @@ var congestionFigures = Experiment{
 	Lists: func() map[string][]string {
 		return map[string][]string{"Figures": titles(congestionPaper), "Choices": congestionChoices}
 	},
-	Sim: "40 min with two processors, with --quick 4 min", Cost: "connectx5",
+	Sim: "40 min with two processors, with --quick 4 min", Rack: "6 min, with --quick 2 min", Cost: "connectx5",
 	New: func() Body {
-		return &congestionFiguresBody{figuresBody: figuresBody{all: congestionPaper, choices: congestionChoices}}
+		return &congestionFiguresBody{figuresBody: figuresBody{
+			all: congestionPaper, choices: congestionChoices, onRack: &figuresBody{all: congestionOnRack, choices: congestionRackChoices},
+		}}
 	},
 }
 
@@ -369,7 +371,7 @@ type congestionFiguresBody struct {
 
 func (b *congestionFiguresBody) Flags(fs *pflag.FlagSet) {
 	b.figuresBody.Flags(fs)
-	fs.IntVar(&b.seeds, "seeds", 0, fmt.Sprintf("runs of each load, with seeds from 1; numbers are means (default %d, with --quick 1)", congestionSeeds))
+	fs.IntVar(&b.seeds, "seeds", 0, fmt.Sprintf("runs of each load, with seeds from 1; numbers are means (default %d; with --quick, and on a rack, 1)", congestionSeeds))
 }
 
 // congestionSeeds is how many seeds are run, maxCongestionSeeds how many can be.
@@ -382,13 +384,17 @@ func (b *congestionFiguresBody) Check(at Place) error {
 	if err := b.figuresBody.Check(at); err != nil {
 		return err
 	}
-	repeat(b.list, cmp.Or(b.seeds, pick(at.Quick, 1, congestionSeeds)))
+	repeat(b.list, cmp.Or(b.seeds, pick(at.Quick || at.On == OnRack, 1, congestionSeeds)))
 	return nil
 }
 
 func (b *congestionFiguresBody) Run(ctx context.Context, p Platform, r *Report) error {
 	for _, c := range b.choices {
 		r.Platform += "\n  choice: " + c
+	}
+	demands := slices.Concat(congestionDemands, sharedDemands, atomicsDemands, reactionDemands, storesDemands)
+	if p.On() == OnRack {
+		demands = congestionRackDemands
 	}
 	done, err := measureAll(ctx, p, r.Watch, loads(b.list))
 	for i := range b.list {
@@ -397,7 +403,7 @@ func (b *congestionFiguresBody) Run(ctx context.Context, p Platform, r *Report) 
 		f.judge(part, b.quick, done)
 		part.Summary = append(part.Summary, f.spread(done)...)
 		if err == nil {
-			f.demand(part, slices.Concat(congestionDemands, sharedDemands, atomicsDemands, reactionDemands, storesDemands), done)
+			f.demand(part, demands, done)
 		}
 		r.Parts = append(r.Parts, part)
 	}
@@ -428,8 +434,12 @@ func (f *figure) demand(r *Report, list []figureDemand, done map[load]outcome) {
 
 // unsteadyScene says why a load of flows counts for nothing; "" means that it counts.
 func unsteadyScene(s *SceneResult) string {
+	most := unsteady
+	if s.Twin != nil {
+		most = twinDrift
+	}
 	switch {
-	case s.Unsteady > unsteady:
+	case s.Unsteady > most:
 		return fmt.Sprintf("the sum of the rates changes by %.1f %% in the measured half", 100*s.Unsteady)
 	case s.Messages < s.Posted:
 		return fmt.Sprintf("%d of %d messages have not ended", s.Posted-s.Messages, s.Posted)

@@ -9,6 +9,9 @@ import (
 
 // Scene is a load of flows between the hosts of a rack whose switch has one priority for data: lossless,
 // with pause frames, or lossy. A flow is a connection that WRITEs.
+//
+// A rack in slow motion runs flows without messages, with everything but Flows, Span, Short and Seed from its rack file.
+// Span 0 means 40 s of real time there.
 type Scene struct {
 	Hosts int
 	// Params are those of all NICs; algorithm none means that there is no congestion control. Their
@@ -41,6 +44,8 @@ type Scene struct {
 	// their times.
 	Span time.Duration
 	Seed uint64
+	// Short: a rack needs only a quarter of the time that it chooses if Span is 0.
+	Short bool
 	// Restless: the sum of the rates need not be steady, because the figure shows that control fails.
 	Restless bool
 }
@@ -89,4 +94,6 @@ type SceneResult struct {
 	// Told is how many CNPs the server has sent for shared connections, Passed how many the switch has passed on
 	// to clients.
 	Told, Passed uint64
+	// Twin is, on a rack, what the same flows have shown in the simulator with the rack's file; nil in the simulator.
+	Twin *SceneResult
 }
