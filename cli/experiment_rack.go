@@ -405,7 +405,3 @@ func (*rackPlatform) Lookups(context.Context, experiment.Lookups) (out experimen
 func (*rackPlatform) Counting(context.Context, experiment.Counting) (out experiment.CountingResult, err error) {
 	return out, errors.ErrUnsupported
 }
-
-func (*rackPlatform) Recovery(context.Context, experiment.Recovery) (out experiment.RecoveryResult, err error) {
-	return out, errors.ErrUnsupported
-}

@@ -14,7 +14,8 @@ import (
 const BDP = 120
 
 // Recovery is a load of WRITEs of 64 KiB by one queue pair at path MTU 1024, over a way of 40 Gb/s
-// whose round trip is as long as BDP packets take to send.
+// whose round trip is as long as BDP packets take to send. On a rack in slow motion only Loss, BothWays, Messages and Seed
+// count: its file says everything else.
 type Recovery struct {
 	Kind selective.Kind
 	// Window is how many packets may be in flight, Ahead how many the receiver can hold ahead; 0 means
@@ -39,6 +40,9 @@ type RecoveryResult struct {
 	Goodput, Transmissions, Twice float64
 	Timeouts                      uint64
 	Software                      SoftwareResult
+	// Kind and Twin are of a rack: the recovery of its file, and what the simulator has measured with this file.
+	Kind selective.Kind
+	Twin *RecoveryResult
 }
 
 // lossRecovery compares how queue pairs recover from losses.
@@ -46,7 +50,7 @@ var lossRecovery = Experiment{
 	Name:   "loss-recovery",
 	Short:  "goodput of a queue pair against loss and reordering: go-back-N, IRN and RACK",
 	Figure: "\"Revisiting Network Support for RDMA\" (IRN, SIGCOMM 2018): selective retransmission against go-back-N",
-	Sim:    "1 min", Cost: "connectx5",
+	Sim:    "1 min", Rack: "5 min, with --quick 2 min", Target: "memory to which the queue pair WRITEs", Cost: "connectx5",
 	New: func() Body { return &lossBody{messages: 1500} },
 }
 
@@ -129,6 +133,9 @@ func (b *lossBody) points() (list []lossPoint) {
 }
 
 func (b *lossBody) Run(ctx context.Context, p Platform, r *Report) error {
+	if p.On() == OnRack {
+		return b.onRack(ctx, p, r)
+	}
 	r.Columns(
 		Column{Key: "loss", Title: "LOSS %", Format: "%.2f", Repeats: true}, Column{Key: "late", Title: "LATE packets"},
 		Column{Key: "recovery", Title: "RECOVERY"}, Column{Key: "window", Title: "WINDOW packets"}, Column{Key: "bitmap", Title: "BITMAP packets"},

@@ -2,9 +2,11 @@ package insim
 
 import (
 	"context"
+	"os"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/selective"
 )
 
@@ -34,5 +36,33 @@ func TestRecoveryGoodput(t *testing.T) {
 	rack = measure(experiment.Recovery{Kind: selective.RACK, Window: 2 * bdp, Late: 64})
 	if rack.Goodput < 0.9 || rack.Transmissions > 1.01 || irn.Transmissions < 1.3 || back.Goodput > 0.2 {
 		t.Errorf("late by up to 64: go-back-n %.3f, irn %.3f (%.3f times), rack %.3f (%.3f times)", back.Goodput, irn.Goodput, irn.Transmissions, rack.Goodput, rack.Transmissions)
+	}
+}
+
+// The goodput over the links of a rack file: all that the way can carry without loss, and with it less, the more so with
+// go-back-N.
+func TestRecoveryOfARackFile(t *testing.T) {
+	data, err := os.ReadFile("../../topo/racks/loss-slow.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(recovery string, loss float64) experiment.RecoveryResult {
+		spec, err := rackfile.Parse(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range spec.Hosts {
+			spec.Hosts[i].Recovery = recovery
+		}
+		twin := RecoveryTwin{Rack: spec, Cost: model(t, spec.Cost), From: "cn0", To: "ms0"}
+		out, err := twin.Run(t.Context(), experiment.Recovery{Loss: loss, Messages: 200, Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	none, back, rack := run("irn", 0), run("go-back-n", 0.01), run("rack", 0.01)
+	if none.Goodput < 0.97 || none.Goodput > 1 || none.Transmissions != 1 || back.Goodput > 0.5 || rack.Goodput < 0.93 || rack.Transmissions < 1.005 || rack.Transmissions > 1.02 {
+		t.Errorf("no loss %+v, go-back-n %+v, rack %+v", none, back, rack)
 	}
 }
