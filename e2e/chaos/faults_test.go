@@ -188,10 +188,8 @@ var _ = Describe("the switch", Ordered, func() {
 	BeforeAll(func() { rack = fixture.Up(four) })
 
 	It("that crashes cuts all hosts off; after restart all of them go on", func() {
-		endsBy(rack, retryExceeded, func() { rack.OK("crash", "switch") })
-		Expect(rack.Status().Switch.State).To(Equal("crashed"))
-		rack.OK("restart", "switch")
-		Expect(rack.Status().Switch.State).To(Equal("up"))
+		endsBy(rack, retryExceeded, func() { Expect(rack.EachSwitch("crash")).To(HaveEach("crashed")) })
+		Expect(rack.EachSwitch("restart")).To(HaveEach("up"))
 		alive(rack)
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
 	})
@@ -206,8 +204,8 @@ var _ = Describe("the switch", Ordered, func() {
 			ended <- rack.Run("perf", "write_bw", "--from", "cn0", "--to", "ms0", "--size", "64KiB", "--iters", "20000", "--timeout", "19", "--verify", "-q")
 		}()
 		Eventually(func() uint64 { return rack.Counters("cn0")["rdma_sends"] }, fixture.Patience, "50ms").Should(BeNumerically(">", before+100))
-		rack.OK("crash", "switch")
-		rack.OK("restart", "switch")
+		rack.EachSwitch("crash")
+		rack.EachSwitch("restart")
 		var res fixture.Result
 		Eventually(ended, "3m").Should(Receive(&res))
 		Expect(res).To(fixture.HaveExited(0))
