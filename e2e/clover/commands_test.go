@@ -13,7 +13,7 @@ import (
 var _ = Describe("the commands of the store", Ordered, func() {
 	var rack *fixture.Rack
 	BeforeAll(func() {
-		rack = fixture.Up(rackFile)
+		rack = fixture.Up(fixture.OneSwitch(rackFile))
 		rack.OK("clover", "start")
 	})
 

@@ -19,7 +19,7 @@ func program(rack *fixture.Rack) string {
 
 var _ = Describe("a workload with --steer, on a rack whose switch only forwards", func() {
 	It("makes the switch steer for as long as it runs", func() {
-		rack := fixture.Up(strings.Replace(rackFile, "switch: {program: swordbox}", "", 1))
+		rack := fixture.Up(fixture.OneSwitch(strings.Replace(rackFile, "switch: {program: swordbox}", "", 1)))
 		var r struct{ Ops, Failed, Wrong, NotFound uint64 }
 		ended := make(chan struct{})
 		go func() {

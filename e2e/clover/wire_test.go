@@ -60,7 +60,7 @@ func clientPackets(dump string) (list []packet) {
 var _ = Describe("the packets of operations", Ordered, func() {
 	var rack *fixture.Rack
 	BeforeAll(func() {
-		rack = fixture.Up(rackFile)
+		rack = fixture.Up(fixture.OneSwitch(rackFile))
 		rack.OK("clover", "start")
 	})
 

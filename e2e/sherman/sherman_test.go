@@ -44,7 +44,7 @@ var _ = Describe("the tree Sherman", func() {
 	})
 
 	It("gives linearizable answers while links fail, copies are torn, and NICs and the switch crash", func() {
-		rack := fixture.Up(forest)
+		rack := fixture.Up(fixture.OneSwitch(forest))
 		plant(rack, "--page", "256")
 		for _, link := range []string{"cn0", "ms0", "ms1"} {
 			for _, f := range [][]string{{"loss", "1%"}, {"duplicate", "2%"}, {"reorder", "2%"}} {

@@ -44,7 +44,7 @@ func onWire(dump string) (list []string) {
 
 var _ = Describe("the packets of operations on the tree Sherman", func() {
 	It("are the published ones: a search takes 1 round trip, a write 3", func() {
-		rack := fixture.Up(forest)
+		rack := fixture.Up(fixture.OneSwitch(forest))
 		rack.OK("sherman", "start", "--value", "8")
 		By("making a few pages")
 		maker := employ(rack, "cn0", orders{Do: "insert", Key: 0, N: 200})
