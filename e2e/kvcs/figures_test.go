@@ -9,7 +9,7 @@ import (
 
 var _ = Describe("the figures of the paper 1RMA", func() {
 	It("are measured on a rack beside RoCEv2, and leave the rack as it was", func() {
-		rack := fixture.Up(rackFile)
+		rack := fixture.Up(fixture.OneSwitch(rackFile))
 		out := rack.OK("experiment", "onerma-figures", "--on", "rack", "--quick", "--figures", "fig8,fig9,fig11,fig12,fig14", "--to", "ms1")
 		for _, row := range []string{
 			`1RMA +[1-9]\d*\.\d +`, `RoCEv2 +[1-9]\d*\.\d +`, // of the unit, in microseconds

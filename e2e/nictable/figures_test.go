@@ -9,7 +9,7 @@ import (
 
 var _ = Describe("the figures of the paper RedN", func() {
 	It("are measured on a rack by the programs that the simulator runs", func() {
-		rack := fixture.Up(fixture.Small)
+		rack := fixture.Up(fixture.OneSwitch(fixture.Small))
 		out := ""
 		for _, figures := range []string{"table2", "8", "11", "entries"} { // a command for each: it has a limit, and the machine may be busy
 			out += rack.OK("experiment", "redn-figures", "--on", "rack", "--quick", "--figures", figures)
