@@ -308,10 +308,10 @@ compact: build suites ## the suites transport, switch, chaos, verbs and apps aga
 	@$(SUITES) -runs '$(COMPACT)' compact
 
 # FABRIC are the runs of `make fabric`: what the switches do, "" or as in THROUGH, and the suite.
-FABRIC := :transport move:transport
+FABRIC := :transport move:transport :chaos :clover :sherman :fusee :kvcs :nictable
 
 .PHONY: fabric
-fabric: build suites ## the suite transport again, over two leaves and two spines: key fabric in all rack files
+fabric: build suites ## the suites transport, chaos and those of the stores again, over two leaves and two spines: key fabric in all rack files
 	@$(SUITES) -runs '$(FABRIC)' fabric
 
 .PHONY: coverage
