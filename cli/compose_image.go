@@ -2,12 +2,14 @@ package cli
 
 import (
 	"errors"
-	"log"
+	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/container"
+	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
@@ -80,6 +82,7 @@ func watcherCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return rack.RunWatcher(cmd.Context(), name, log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.Lmicroseconds))
+		paths := rackfile.PathsOf(name)
+		return logged(cmd, paths.Dir, rack.RunWatcher(cmd.Context(), name, slog.New(guests.LogHandler(paths, cmd.ErrOrStderr()))))
 	})
 }

@@ -28,11 +28,21 @@ func hiddenCmd(use, short string, run func(cmd *cobra.Command, args []string) er
 // may read some of the files that up and the daemons make, but may write none.
 const umask = 0o022
 
+// logged writes why a daemon of the rack in folder dir has ended to its log, in the log's format, and returns
+// the exit status in place of the error.
+func logged(cmd *cobra.Command, dir string, err error) error {
+	if err == nil {
+		return nil
+	}
+	slog.New(guests.LogHandler(rackfile.Paths{Dir: dir}, cmd.ErrOrStderr())).Error("the daemon ends", "error", err)
+	return exitCode(1)
+}
+
 func hostCmd() *cobra.Command {
 	var cfg hostd.Config
 	cmd := hiddenCmd("host", "Be the daemon of a host (started by `rdmalab up`)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
-		return hostd.Run(cmd.Context(), cfg)
+		return logged(cmd, cfg.Dir, hostd.Run(cmd.Context(), cfg))
 	})
 	cmd.Flags().StringVar(&cfg.Dir, "rack-dir", "", "the rack's state folder (required)")
 	cmd.Flags().StringVar(&cfg.Name, "name", "", "the host's name (required)")
@@ -46,7 +56,8 @@ func switchdCmd() *cobra.Command {
 	var dir, name string
 	cmd := hiddenCmd("switchd", "Daemon of a switch (started by up)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
-		return switchd.Main(cmd.Context(), switchd.Place{Dir: dir, Name: name}, slog.NewLogLogger(guests.LogHandler(rackfile.Paths{Dir: dir}, cmd.ErrOrStderr()), slog.LevelInfo))
+		log := slog.New(guests.LogHandler(rackfile.Paths{Dir: dir}, cmd.ErrOrStderr()))
+		return logged(cmd, dir, switchd.Main(cmd.Context(), switchd.Place{Dir: dir, Name: name}, log))
 	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	cmd.Flags().StringVar(&name, "name", "", "name of the switch (default switch)")
@@ -58,7 +69,7 @@ func daemonsCmd() *cobra.Command {
 	var dir string
 	cmd := hiddenCmd("daemons", "Run all nodes of a rack (started by up)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
-		return rack.RunShared(func() error { return compact.Main(cmd.Context(), dir) })
+		return logged(cmd, dir, rack.RunShared(func() error { return compact.Main(cmd.Context(), dir) }))
 	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	must(cmd.MarkFlagRequired("rack-dir"))

@@ -3,6 +3,7 @@ package fabric
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -74,8 +75,9 @@ var _ = Describe("a rack with four leaves and two spines", Ordered, func() {
 	knows := func(name, trunk string, works bool) {
 		GinkgoHelper()
 		Eventually(func() string { return rack.OK("logs", name) }).Should(WithTransform(func(log string) bool {
-			at := strings.LastIndex(log, "trunk "+trunk+": up ")
-			return at >= 0 && strings.HasPrefix(log[at+len("trunk "+trunk+": up "):], map[bool]string{true: "true", false: "false"}[works])
+			said := "trunk=" + trunk + " up="
+			at := strings.LastIndex(log, said)
+			return at >= 0 && strings.HasPrefix(log[at+len(said):], strconv.FormatBool(works))
 		}, BeTrue()))
 	}
 

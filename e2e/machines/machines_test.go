@@ -79,8 +79,8 @@ var _ = Describe("a rack on three machines", Ordered, func() {
 		rack("link", "cn0", "down")
 		Expect(rack("status")).To(MatchRegexp(`cn0 .* down +\d+ +m1`))
 		rack("link", "cn0", "up")
-		Expect(rack("logs")).To(And(ContainSubstring("leaf2 of rack mcthree"), ContainSubstring("leaf0 of rack mcthree")))
-		Expect(rack("logs", "leaf1")).To(ContainSubstring("leaf1 of rack mcthree"))
+		Expect(rack("logs")).To(And(ContainSubstring("name=leaf2 rack=mcthree"), ContainSubstring("name=leaf0 rack=mcthree")))
+		Expect(rack("logs", "leaf1")).To(ContainSubstring("name=leaf1 rack=mcthree"))
 	})
 
 	It("refuses another up, and leaves the rack", func() {

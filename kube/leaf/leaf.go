@@ -140,8 +140,7 @@ func (s *slice) write() error {
 
 // serve runs the switch until ctx ends.
 func (s *slice) serve(ctx context.Context) error {
-	log := slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelInfo)
-	return switchd.Main(ctx, switchd.Place{Dir: s.cfg.Dir, Name: s.leaf, Outside: true}, log)
+	return switchd.Main(ctx, switchd.Place{Dir: s.cfg.Dir, Name: s.leaf, Outside: true}, s.cfg.Log)
 }
 
 // client returns that of the switch's control socket.

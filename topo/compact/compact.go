@@ -118,7 +118,11 @@ func (d *daemons) run(r *http.Request, _ none) (_ none, err error) {
 	} else {
 		err = d.runHost(r.Context(), name, n, out)
 	}
-	d.log.Info("node ends", "name", name, "error", err)
+	if err != nil {
+		d.log.Error("node ends", "name", name, "error", err)
+	} else {
+		d.log.Info("node ends", "name", name)
+	}
 	return none{}, err
 }
 
@@ -127,7 +131,7 @@ func (d *daemons) runSwitch(ctx context.Context, n *node, out io.Writer) error {
 	d.nodes.stoppable(n, func(until <-chan struct{}) { stop(until, gate, d.fabric.Do) })
 	defer context.AfterFunc(ctx, func() { d.nodes.releaseFor(n) })()
 	at := switchd.Place{Dir: d.paths.Dir, Netns: d.paths.Netns(rackfile.SwitchName), Fabric: d.fabric, Gate: gate}
-	return switchd.Main(ctx, at, slog.NewLogLogger(d.reader.LogHandler(d.paths, out), slog.LevelInfo))
+	return switchd.Main(ctx, at, slog.New(d.reader.LogHandler(d.paths, out)))
 }
 
 func (d *daemons) runHost(ctx context.Context, name string, n *node, out io.Writer) error {

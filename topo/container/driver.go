@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -46,7 +46,7 @@ var idShape = regexp.MustCompile(`^[0-9a-f]{16,64}$`)
 // State that must survive the driver's process is in the rack's state folder and in the interfaces.
 type driver struct {
 	*plugger
-	log *log.Logger
+	log *slog.Logger
 	mu  sync.Mutex // held during each request of the engine
 }
 
@@ -72,7 +72,7 @@ func driverSocket(rack string) string { return filepath.Join(pluginDir, DriverNa
 
 // serveDriver serves the engine's requests on a socket at path until Close. Only root can open the
 // socket; the engine runs as root.
-func serveDriver(path string, p *plugger, logger *log.Logger) (*driverServer, error) {
+func serveDriver(path string, p *plugger, logger *slog.Logger) (*driverServer, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("network driver: %w", err)
 	}
@@ -82,7 +82,7 @@ func serveDriver(path string, p *plugger, logger *log.Logger) (*driverServer, er
 	}
 	d := &driver{plugger: p, log: logger}
 	s := &driverServer{done: make(chan struct{})}
-	s.srv = &http.Server{Handler: d.handler(), ReadHeaderTimeout: driverHeaderWait, ErrorLog: logger}
+	s.srv = &http.Server{Handler: d.handler(), ReadHeaderTimeout: driverHeaderWait, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn)}
 	go func() {
 		defer close(s.done)
 		_ = s.srv.Serve(l) // always ErrServerClosed after Close
@@ -140,7 +140,7 @@ func (d *driver) handler() http.Handler {
 			d.mu.Unlock()
 		}
 		if err != nil {
-			d.log.Printf("driver: %s: %v", r.URL.Path, err)
+			d.log.Warn("refused to the engine", "call", r.URL.Path, "error", err)
 			w.WriteHeader(http.StatusBadRequest)
 			out = object{"Err": "rdmalab: " + err.Error()}
 		}
@@ -301,7 +301,7 @@ func (h *Hosts) driverFor(ctx context.Context) (stop func() error, err error) {
 		return c.Close, nil // the watcher serves the driver
 	}
 	none := &rackfile.Rack{Name: h.name} // a driver that only removes links need not know the hosts
-	s, err := serveDriver(h.driver, &plugger{rack: none, paths: h.paths}, log.New(io.Discard, "", 0))
+	s, err := serveDriver(h.driver, &plugger{rack: none, paths: h.paths}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return func() error { return nil }, err
 	}

@@ -4,8 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -28,7 +27,7 @@ const (
 func newDriver(t testing.TB) *driver {
 	t.Helper()
 	p := &plugger{rack: testRack(t, "small"), paths: rackfile.Paths{Dir: t.TempDir()}}
-	return &driver{plugger: p, log: log.New(io.Discard, "", 0)}
+	return &driver{plugger: p, log: slog.New(slog.DiscardHandler)}
 }
 
 // ask posts a request and returns the answer, which must be JSON.

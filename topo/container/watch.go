@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -62,7 +62,7 @@ type Watch struct {
 type watcher struct {
 	plugger
 	hosts *Hosts
-	log   *log.Logger
+	log   *slog.Logger
 
 	mu     sync.Mutex // guards the fields below
 	engine string
@@ -81,7 +81,7 @@ type hostWatch struct {
 // RunWatcher runs the watcher of a rack until ctx ends, in a process of the rack. Whenever the
 // container engine starts a container of the rack, the watcher connects it to the switch. The
 // watcher is also the engine's network driver for the rack.
-func RunWatcher(ctx context.Context, rack *rackfile.Rack, s Settings, logger *log.Logger) error {
+func RunWatcher(ctx context.Context, rack *rackfile.Rack, s Settings, logger *slog.Logger) error {
 	w := &watcher{
 		plugger: plugger{rack: rack, paths: rackfile.PathsOf(rack.Name)}, hosts: NewHosts(rack.Name, s), log: logger,
 		state: make(map[string]*hostWatch), engine: "not heard yet",
@@ -149,7 +149,11 @@ func (w *watcher) setEngine(said string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if said != w.engine {
-		w.log.Printf("engine: %s", map[bool]string{true: "events are heard", false: said}[said == ""])
+		if said == "" {
+			w.log.Info("events of the engine are heard")
+		} else {
+			w.log.Warn("events of the engine are not heard", "reason", said)
+		}
 	}
 	w.engine = said
 }
@@ -170,7 +174,7 @@ func (w *watcher) listen(ctx context.Context) error {
 		hw, ok := w.state[ev.Host]
 		if !ok {
 			if ev.Host != "" {
-				w.log.Printf("a container has the label of host %.40q, which the rack does not have", ev.Host)
+				w.log.Warn("a container has the label of a host that the rack does not have", "host", fmt.Sprintf("%.40s", ev.Host))
 			}
 			return
 		}
@@ -178,7 +182,7 @@ func (w *watcher) listen(ctx context.Context) error {
 		hw.Seen = append(hw.Seen, Seen{When: ev.When, What: ev.What})
 		hw.Seen = hw.Seen[max(0, len(hw.Seen)-maxSeen):]
 		w.mu.Unlock()
-		w.log.Printf("%s: %s", ev.Host, ev.What)
+		w.log.Info("event of a container", "host", ev.Host, "event", ev.What)
 		hw.look()
 	})
 }
@@ -223,13 +227,13 @@ func (w *watcher) note(hw *hostWatch, c Container, plugged bool, err error) {
 		said = err.Error()
 	}
 	if said != hw.Error && said != "" {
-		w.log.Printf("%s: %s", hw.Host, said)
+		w.log.Warn("the NIC is not in the container", "host", hw.Host, "error", said)
 	}
 	incarnation := fmt.Sprint(c.ID, c.StartedAt)
 	if plugged && (incarnation != hw.incarnation || !hw.Plugged) {
 		hw.Plugs++
 		hw.incarnation = incarnation
-		w.log.Printf("%s: plugged, process %d of %s", hw.Host, c.PID, c.Name)
+		w.log.Info("the NIC is in the container", "host", hw.Host, "pid", c.PID, "container", c.Name)
 	}
 	hw.Plugged, hw.Error = plugged, said
 }

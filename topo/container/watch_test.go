@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,7 +26,7 @@ func startTestWatcher(t *testing.T, f *fakeEngine) (status func() Watch, logged 
 	logged = &strings.Builder{}
 	w := &watcher{
 		plugger: plugger{rack: testRack(t, "r"), paths: paths}, hosts: NewHosts("r", Settings{Socket: f.socket}),
-		log: log.New(logged, "", 0), state: make(map[string]*hostWatch), engine: "not heard yet",
+		log: slog.New(slog.NewTextHandler(logged, nil)), state: make(map[string]*hostWatch), engine: "not heard yet",
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -22,10 +22,10 @@ func TestLogHandler(t *testing.T) {
 			}
 		}
 		var out bytes.Buffer
-		slog.NewLogLogger(LogHandler(paths, &out), slog.LevelInfo).Printf("port %d", 3)
+		slog.New(LogHandler(paths, &out)).Info("port", "n", 3)
 		var line struct{ Level, Msg string }
 		isJSON := json.Unmarshal(out.Bytes(), &line) == nil
-		if isJSON != want || isJSON && (line.Level != "INFO" || line.Msg != "port 3") || !strings.Contains(out.String(), "port 3") {
+		if isJSON != want || isJSON && (line.Level != "INFO" || line.Msg != "port") || !strings.Contains(out.String(), "port") {
 			t.Errorf("%s: %s", name, &out)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,7 +72,7 @@ func (b containerHosts) startWatcher(ctx context.Context) error {
 
 // RunWatcher runs the watcher of the rack called name. The watcher is the process that connects the
 // rack's containers to the switch.
-func RunWatcher(ctx context.Context, name string, logger *log.Logger) error {
+func RunWatcher(ctx context.Context, name string, logger *slog.Logger) error {
 	if err := passGate(); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -149,7 +150,7 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 func ExecInit(dir, path string, argv []string) int {
 	err := passGate()
 	if err == nil && dir != "" {
-		err = makeMounts(rackfile.Paths{Dir: dir}, os.Getenv(uverbs.EnvTree), func(string, ...any) {})
+		err = makeMounts(rackfile.Paths{Dir: dir}, os.Getenv(uverbs.EnvTree), func(slog.Level, string, ...any) {})
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", programName, err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -30,14 +31,11 @@ type containerNode struct {
 	rack *rackfile.Rack
 	host *rackfile.Host
 	log  io.Writer
+	note noter
 	// daemon is the process ID of the daemon; 0 means that the daemon does not run. replaced is
 	// true if the daemon was killed because the NIC was replaced.
 	daemon   atomic.Int64
 	replaced atomic.Bool
-}
-
-func (n *containerNode) note(format string, args ...any) {
-	fmt.Fprintf(n.log, "%s %s %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), "container-init", n.host.Name, fmt.Sprintf(format, args...))
 }
 
 // ContainerInit runs as process 1 of a host's container. It waits for the NIC, runs the host's
@@ -70,7 +68,8 @@ func ContainerInit(dir, host string) int {
 	if err != nil {
 		return fail(err)
 	}
-	return (&containerNode{dir: dir, rack: s, host: h, log: io.MultiWriter(file, os.Stderr)}).run()
+	out := io.MultiWriter(file, os.Stderr)
+	return (&containerNode{dir: dir, rack: s, host: h, log: out, note: noterTo(out, p, "node", host)}).run()
 }
 
 // run runs the daemon until it ends, and returns its exit status. If the daemon was killed because
@@ -89,7 +88,7 @@ func (n *containerNode) run() int {
 	}()
 	out, err := n.tee()
 	if err != nil {
-		n.note("%v", err)
+		n.note(slog.LevelError, "pipe for the output of the daemon", "error", err)
 		return 1
 	}
 	for {
@@ -97,7 +96,7 @@ func (n *containerNode) run() int {
 		n.replaced.Store(false)
 		pid, err := n.startDaemon(out)
 		if err != nil {
-			n.note("start daemon: %v", err)
+			n.note(slog.LevelError, "start daemon", "error", err)
 			return 1
 		}
 		n.daemon.Store(int64(pid))
@@ -155,7 +154,7 @@ func (n *containerNode) waitNIC() int {
 			return index
 		}
 		if i == int(5*time.Second/nicPoll) {
-			n.note("waits for its NIC, %s; if the NIC does not come, no rack connects this container: see `rdmalab status`", rackfile.HostIfname)
+			n.note(slog.LevelWarn, "waits for its NIC; if the NIC does not come, no rack connects this container: see `rdmalab status`", "interface", rackfile.HostIfname)
 		}
 		time.Sleep(nicPoll)
 	}
@@ -172,7 +171,7 @@ func (n *containerNode) watchNIC(index, pid int, ended <-chan struct{}) {
 		case <-tick.C:
 		}
 		if now, ok := n.nic(); ok && now != index {
-			n.note("the NIC was replaced: the daemon restarts")
+			n.note(slog.LevelWarn, "the NIC was replaced: the daemon restarts")
 			n.replaced.Store(true)
 			_ = unix.Kill(pid, unix.SIGKILL) // the daemon may have ended already
 			return

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,15 +33,13 @@ type NodeKind struct {
 // folder. The machine's files stay visible on the node, so that it can run the machine's programs. NodeInit
 // returns the exit status.
 func NodeInit(dir, node string, kind NodeKind) int {
-	note := func(format string, args ...any) {
-		fmt.Fprintf(os.Stderr, "%s node-init %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), node, fmt.Sprintf(format, args...))
-	}
+	note := noterTo(os.Stderr, rackfile.Paths{Dir: dir}, "node", node)
 	if os.Getpid() != 1 {
-		note("is started by `rdmalab up` only, as process 1 of a pid namespace")
+		note(slog.LevelError, "is started by `rdmalab up` only, as process 1 of a pid namespace")
 		return 1
 	}
 	if err := passGate(); err != nil {
-		note("%v", err)
+		note(slog.LevelError, "the node does not begin", "error", err)
 		return 1
 	}
 	paths, tree := rackfile.Paths{Dir: dir}, ""
@@ -49,11 +47,11 @@ func NodeInit(dir, node string, kind NodeKind) int {
 		tree = paths.VerbsTree(node)
 	}
 	if err := makeMounts(paths, tree, note); err != nil {
-		note("%v", err)
+		note(slog.LevelError, "mounts of the node", "error", err)
 		return 1
 	}
 	if err := unix.Sethostname([]byte(node)); err != nil {
-		note("set host name: %v", err)
+		note(slog.LevelError, "set host name", "error", err)
 		return 1
 	}
 	if kind.Stand != nil {
@@ -61,7 +59,7 @@ func NodeInit(dir, node string, kind NodeKind) int {
 	}
 	pid, err := startDaemon(dir, node, kind.Switch)
 	if err != nil {
-		note("start daemon: %v", err)
+		note(slog.LevelError, "start daemon", "error", err)
 		return 1
 	}
 	signals := make(chan os.Signal, 1)
@@ -75,7 +73,7 @@ func NodeInit(dir, node string, kind NodeKind) int {
 }
 
 // stand reaps processes and lets f stand for the node, until f ends or a signal ends it.
-func stand(f func(context.Context) error, note func(string, ...any)) int {
+func stand(f func(context.Context) error, note noter) int {
 	ctx, cancel := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer cancel()
 	children := make(chan os.Signal, 1)
@@ -87,7 +85,7 @@ func stand(f func(context.Context) error, note func(string, ...any)) int {
 		}
 	}()
 	if err := f(ctx); err != nil {
-		note("%v", err)
+		note(slog.LevelError, "the node has ended by itself", "error", err)
 		return 1
 	}
 	return 0
@@ -114,20 +112,24 @@ func startDaemon(dir, node string, isSwitch bool) (int, error) {
 }
 
 // reap reaps child processes until the daemon has ended, and returns the daemon's exit status.
-func reap(daemon int, note func(string, ...any)) int {
+func reap(daemon int, note noter) int {
 	for {
 		var ws unix.WaitStatus
 		pid, err := unix.Wait4(-1, &ws, 0, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			note("wait: %v", err)
+			note(slog.LevelError, "wait for the daemon", "error", err)
 			return 1
 		case pid == daemon && ws.Signaled():
-			note("the daemon was killed by %v", ws.Signal())
+			note(slog.LevelError, "the daemon was killed", "signal", ws.Signal().String())
 			return exitSignalled + int(ws.Signal())
 		case pid == daemon:
-			note("the daemon ended with status %d", ws.ExitStatus())
+			level := slog.LevelInfo
+			if ws.ExitStatus() != 0 {
+				level = slog.LevelError
+			}
+			note(level, "the daemon has ended", "status", ws.ExitStatus())
 			return ws.ExitStatus()
 		}
 	}
@@ -136,7 +138,7 @@ func reap(daemon int, note func(string, ...any)) int {
 // makeMounts makes the mounts of a node in the mount namespace of the calling process. tree is the
 // folder that takes the place of parts of /sys, by which programs find the node's NIC; "" means
 // that the node has no NIC.
-func makeMounts(p rackfile.Paths, tree string, note func(string, ...any)) error {
+func makeMounts(p rackfile.Paths, tree string, note noter) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
@@ -152,15 +154,15 @@ func makeMounts(p rackfile.Paths, tree string, note func(string, ...any)) error 
 	}
 	// A new sysfs shows the node's interfaces instead of the machine's.
 	if err := unix.Mount("sysfs", "/sys", "sysfs", flags, ""); err != nil {
-		note("mount /sys: %v", err)
+		note(slog.LevelWarn, "mount /sys", "error", err)
 	}
 	if tree != "" {
 		if err := mountClasses(tree); err != nil {
-			note("programs do not find the NIC in /sys/class: %v", err)
+			note(slog.LevelWarn, "programs do not find the NIC in /sys/class", "error", err)
 		}
 	}
 	if err := unix.Mount(p.Hosts(), "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
-		note("names of the rack are not in /etc/hosts: %v", err)
+		note(slog.LevelWarn, "names of the rack are not in /etc/hosts", "error", err)
 	}
 	return nil
 }

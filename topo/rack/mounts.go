@@ -3,6 +3,7 @@ package rack
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -15,14 +16,14 @@ import (
 // the mount namespace of the calling process: such a copy would keep the namespaces of another rack or
 // node alive after the end of that rack or node. A switch keeps the machine's own namespace, for its
 // trunks.
-func leaveOthers(p rackfile.Paths, isSwitch bool, note func(string, ...any)) error {
+func leaveOthers(p rackfile.Paths, isSwitch bool, note noter) error {
 	points, err := mountPoints()
 	if err != nil {
 		return err
 	}
 	unmount := func(point string) {
 		if err := unix.Unmount(point, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
-			note("unmount %s: %v", point, err)
+			note(slog.LevelWarn, "unmount", "point", point, "error", err)
 		}
 	}
 	for _, point := range tops(points, p.Dir) {

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
@@ -20,7 +20,7 @@ import (
 // captures streams copies of packets to operators.
 type captures struct {
 	hub *tap.Hub
-	log *log.Logger
+	log *slog.Logger
 	// life is the context of all captures. stop cancels it, which ends them all; the daemon calls
 	// stop when its loop ends.
 	stop context.CancelFunc
@@ -106,7 +106,7 @@ func (c *captures) serveCapture(w http.ResponseWriter, r *http.Request) {
 		refuseCapture(w, err)
 		return
 	}
-	c.log.Printf("capture of %v ended: %d packets, %d lost", o.Links, sum.Written, sum.Lost)
+	c.log.Log(context.Background(), levelOf(sum.Lost == 0), "capture ended", "links", o.Links, "packets", sum.Written, "lost", sum.Lost)
 }
 
 // servePast sends the last packets if the switch keeps them (Config.Keep).

@@ -3,7 +3,7 @@ package switchd
 import (
 	"errors"
 	"fmt"
-	"log"
+	"log/slog"
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
@@ -112,7 +112,7 @@ type Config struct {
 	// Fabric carries packets of hosts whose NICs run in this process; nil if there are none.
 	Fabric *direct.Fabric
 	// Log receives messages for the operator; nil means that messages are discarded.
-	Log *log.Logger
+	Log *slog.Logger
 }
 
 func (c *Config) places() pipeline.Places {

@@ -5,8 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -49,7 +48,7 @@ func New(cfg Config) (*Daemon, error) {
 	cfg.Queue = cmp.Or(cfg.Queue, 1024)
 	cfg.Watch = cmp.Or(cfg.Watch, 25*time.Millisecond)
 	if cfg.Log == nil {
-		cfg.Log = log.New(io.Discard, "", 0)
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	trunks := cfg.trunks()
 	decided := new(pipeline.Decisions)

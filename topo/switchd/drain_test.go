@@ -3,7 +3,7 @@ package switchd
 import (
 	"bytes"
 	"encoding/binary"
-	"log"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -55,7 +55,7 @@ func TestNoWaitingFrameIsLost(t *testing.T) {
 					host, end = memcable.Pair(memcable.Config{Depth: 1 << 12})
 					return end, nil
 				}
-				c.Load = loader(func() *rackfile.Rack { return s }, nil, filesOf(t.TempDir()), log.New(t.Output(), "", 0))
+				c.Load = loader(func() *rackfile.Rack { return s }, nil, filesOf(t.TempDir()), slog.New(slog.NewTextHandler(t.Output(), nil)))
 			}, func(b *bench) {
 				b.hosts[1] = host
 				b.know()

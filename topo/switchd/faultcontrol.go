@@ -75,7 +75,7 @@ func (f *faultControl) install(rules []fault.Rule) error {
 	kept, known := f.kept.read()
 	for _, r := range kept {
 		if err := f.begin(r); err != nil {
-			f.ports.log.Printf("a fault that was there when the switch ended: %v", err)
+			f.ports.log.Warn("a fault that was there when the switch ended is not there any more", "id", r.ID, "link", r.Link, "error", err)
 		}
 	}
 	for _, r := range fault.Named(rules) {
@@ -83,12 +83,12 @@ func (f *faultControl) install(rules []fault.Rule) error {
 			continue
 		}
 		if _, taken := f.traffic.plan.Rule(r.ID); taken && len(kept) > 0 {
-			f.ports.log.Printf("fault %s of the rack file gets another ID, because one that was there when the switch ended has this one", r.ID)
+			f.ports.log.Warn("a fault of the rack file gets another ID, because one that was there when the switch ended has this one", "id", r.ID, "link", r.Link)
 			r.ID = ""
 		}
 		switch err := f.begin(r); {
 		case errors.Is(err, fault.ErrTooMany) && len(kept) > 0:
-			f.ports.log.Printf("fault of the rack file, beside those that were there when the switch ended: %v", err)
+			f.ports.log.Warn("a fault of the rack file has no place beside those that were there when the switch ended", "id", r.ID, "link", r.Link, "error", err)
 		case err != nil:
 			return fmt.Errorf("fault of the rack file: %w", err)
 		}

@@ -127,7 +127,7 @@ func (g *guestControl) install(i int, l Link, io packetio.Port) error {
 		}
 		g.ports.plug(i, io, nil)
 		if err := g.ports.renewWaiter(); err != nil {
-			g.ports.log.Printf("waiter: %v", err)
+			g.ports.log.Error(noWaiter, "error", err)
 		}
 	})
 	if !used {

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"log"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -20,7 +20,7 @@ type keptFaults struct {
 	path  string // of the file; "": none are kept
 	slow  int    // factor of slow motion
 	trunk func(link string) bool
-	log   *log.Logger
+	log   *slog.Logger
 
 	saving sync.Mutex
 	saved  []byte // what the file has
@@ -54,7 +54,7 @@ func (k *keptFaults) read() (rules []fault.Rule, ok bool) {
 		err = json.Unmarshal(data, &list)
 	}
 	if err != nil || len(data) > maxKept {
-		k.log.Printf("faults on trunks: %s is damaged, and counts for nothing: %v", k.path, err)
+		k.log.Warn("the file of faults on trunks is damaged, and counts for nothing", "file", k.path, "error", err)
 		return nil, false
 	}
 	for _, r := range list {
@@ -89,7 +89,7 @@ func (k *keptFaults) save(list []fault.Status) {
 		}
 	}
 	if err != nil {
-		k.log.Printf("faults on trunks end with the switch, because they could not be written: %v", err)
+		k.log.Error("faults on trunks end with the switch, because they could not be written", "file", k.path, "error", err)
 		return
 	}
 	k.saved = data

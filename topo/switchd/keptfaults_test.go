@@ -3,7 +3,7 @@ package switchd
 import (
 	"bytes"
 	"fmt"
-	"log"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +21,7 @@ func restarted(t *testing.T, kept string, rules ...fault.Rule) (list []fault.Sta
 	var out bytes.Buffer
 	plan := fault.NewSet(1, []string{"cn0", "leaf0-leaf1"})
 	plan.Name("leaf0-")
-	f := &faultControl{traffic: &traffic{plan: plan}, ports: &ports{log: log.New(&out, "", 0)}}
+	f := &faultControl{traffic: &traffic{plan: plan}, ports: &ports{log: slog.New(slog.NewTextHandler(&out, nil))}}
 	f.kept = keptFaults{path: path, log: f.ports.log, trunk: func(link string) bool { return link == "leaf0-leaf1" }}
 	must(t, f.install(rules))
 	return plan.List(0), out.String()
@@ -35,7 +35,7 @@ func TestKeptFaultWithTakenID(t *testing.T) {
 	if len(list) != 3 || list[0].ID != "f1" || list[0].Link != "leaf0-leaf1" || list[1].Link != "cn0" || list[2].ID != "f2" {
 		t.Errorf("%+v", list)
 	}
-	if !strings.Contains(logged, "fault f1 of the rack file gets another ID") {
+	if !strings.Contains(logged, `level=WARN msg="a fault of the rack file gets another ID`) {
 		t.Errorf("logged %q", logged)
 	}
 	if list, logged = restarted(t, "[]", loss); len(list) != 1 || list[0].ID != "f1" || logged != "" {

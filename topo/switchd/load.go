@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -80,7 +80,7 @@ func (p *programControl) Load(t ProgramText) error {
 	}
 	former := p.needs
 	p.needs = l.Closer
-	p.log.Printf("program %s runs in place of %s, rules %q", t.Name, running, t.Rules)
+	p.log.Info("another program runs", "program", t.Name, "former", running, "rules", t.Rules)
 	err = closeIf(former)
 	if l.Keep != nil {
 		err = errors.Join(err, l.Keep())
@@ -168,7 +168,7 @@ func withProgram(rack *rackfile.Rack, name string, list []rules.Rule) *rackfile.
 // one. Loaded.Keep stores the program's name, so that a restarted switch runs this program.
 //
 // described returns the rack's present description.
-func loader(current func() *rackfile.Rack, where *apps.Where, own files, logger *log.Logger) func(string, *rules.Set) (*Loaded, error) {
+func loader(current func() *rackfile.Rack, where *apps.Where, own files, logger *slog.Logger) func(string, *rules.Set) (*Loaded, error) {
 	return func(name string, set *rules.Set) (*Loaded, error) {
 		rack := current()
 		r := withProgram(rack, name, set.All())

@@ -2,7 +2,7 @@ package switchd
 
 import (
 	"fmt"
-	"log"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/netip"
@@ -31,7 +31,7 @@ func loadable(t *testing.T, program string, own files, before ...func(pipeline.P
 	if err != nil {
 		t.Fatal(err)
 	}
-	logger := log.New(t.Output(), "", 0)
+	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
 	first, err := begun(rack, own)
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -50,7 +50,7 @@ const sharedSlots = 128
 
 // Main runs the switch of a rack. It reads the rack's description, opens the rack's ports, serves the
 // control socket, and forwards until ctx ends.
-func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
+func Main(ctx context.Context, at Place, logger *slog.Logger) (err error) {
 	at.Name = cmp.Or(at.Name, rackfile.SwitchName)
 	paths := rackfile.Paths{Dir: at.Dir}
 	rack, err := readDescription(paths, at.Name)
@@ -111,8 +111,9 @@ func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
 		stop()
 		return errors.Join(err, d.Run(stopped)) // closes the ports
 	}
-	logger.Printf("%s of rack %s: program %s, %d ports", at.Name, rack.Name, first.Switch.Program, len(cfg.Links))
+	logger.Info("switch is up", "name", at.Name, "rack", rack.Name, "program", first.Switch.Program, "ports", len(cfg.Links))
 	err = d.Run(ctx)
+	logger.Info("switch ends", "name", at.Name)
 	return errors.Join(err, srv.Close())
 }
 
@@ -168,7 +169,7 @@ func (d *Daemon) serve(socket string, gate *control.Gate) (*control.Server, erro
 
 // journalOf opens the journal of a switch. If the program has no rules, it returns an empty
 // journalFile, because such a program has no journal.
-func journalOf(rack *rackfile.Rack, own files, logger *log.Logger) (*journalFile, error) {
+func journalOf(rack *rackfile.Rack, own files, logger *slog.Logger) (*journalFile, error) {
 	if p, ok := apps.Lookup(rack.Switch.Program); !ok || !p.HasRules {
 		return new(journalFile), nil
 	}
@@ -179,9 +180,9 @@ func journalOf(rack *rackfile.Rack, own files, logger *log.Logger) (*journalFile
 	f := rec.Former()
 	switch {
 	case rec.renewed:
-		logger.Printf("%s was no journal of this program, and is empty now", own.journal)
+		logger.Warn("the file was no journal of this program, and is empty now", "file", own.journal)
 	case len(f.Flows)+len(f.Conns) > 0:
-		logger.Printf("the former incarnation of the switch has moved requests of %d flows and made %d connections: they are ended", len(f.Flows), len(f.Conns))
+		logger.Warn("flows whose requests the former incarnation of the switch has moved, and connections that it made, are ended", "flows", len(f.Flows), "connections", len(f.Conns))
 	}
 	return rec, nil
 }

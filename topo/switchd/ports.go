@@ -1,9 +1,10 @@
 package switchd
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"log"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +25,7 @@ type ports struct {
 	newWaiter func(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error)
 	spin      time.Duration
 	queue     int // capacity of an egress queue in packets
-	log       *log.Logger
+	log       *slog.Logger
 	queues    *queues // those of traffic
 	trunks    *trunks // the switch as one of several; nil: it is the only one
 	timers    timers
@@ -109,6 +110,17 @@ func (s *ports) wake() {
 	}
 }
 
+// noWaiter is the text of the log when the loop goes on with the waiter for its former ports.
+const noWaiter = "the loop waits for its former ports"
+
+// levelOf returns the level at which the log says whether a link works.
+func levelOf(up bool) slog.Level {
+	if up {
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
+}
+
 // plug makes io the port of link i. If err is not nil, plug records why the port is missing.
 func (s *ports) plug(i int, io packetio.Port, err error) {
 	p := &s.list[i]
@@ -122,21 +134,21 @@ func (s *ports) plug(i int, io packetio.Port, err error) {
 		p.carrier = l.LinkUp()
 	}
 	s.sw.SetPort(i, p.carrier)
-	s.log.Printf("port %s (%s) is open, carrier %v", s.links[i].Ifname, s.hosts[i], p.carrier)
+	s.log.Log(context.Background(), levelOf(p.carrier), "port is open", "port", s.links[i].Ifname, "link", s.hosts[i], "carrier", p.carrier)
 }
 
 // lost closes a port that failed, and marks its link as missing.
 func (s *ports) lost(i int, err error) {
 	p := &s.list[i]
-	s.log.Printf("port %s (%s) is lost: %v", s.links[i].Ifname, s.hosts[i], err)
+	s.log.Warn("port is lost", "port", s.links[i].Ifname, "link", s.hosts[i], "error", err)
 	if cerr := p.io.Close(); cerr != nil {
-		s.log.Printf("port %s: close: %v", s.links[i].Ifname, cerr)
+		s.log.Warn("close of a lost port", "port", s.links[i].Ifname, "link", s.hosts[i], "error", cerr)
 	}
 	p.io, p.err, p.carrier = nil, err, false
 	s.sw.SetPort(i, false)
 	s.sw.CountDrop(i, pipeline.ReasonPortDown, p.queue.Discard()+s.queues.lost(i))
 	if err := s.renewWaiter(); err != nil {
-		s.log.Printf("waiter: %v", err)
+		s.log.Error(noWaiter, "error", err)
 	}
 }
 
@@ -197,7 +209,7 @@ func (s *ports) setCarrier(i int, io packetio.Port, up bool) {
 	}
 	p.carrier = up
 	s.sw.SetPort(i, up)
-	s.log.Printf("port %s (%s): carrier %v", s.links[i].Ifname, s.hosts[i], up)
+	s.log.Log(context.Background(), levelOf(up), "carrier of a port", "port", s.links[i].Ifname, "link", s.hosts[i], "carrier", up)
 }
 
 func (s *ports) takeRates() {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -28,7 +28,7 @@ import (
 type programControl struct {
 	commands *commands
 	traffic  *traffic
-	log      *log.Logger
+	log      *slog.Logger
 	// load makes a program that replaces the running one; nil means that the running program cannot
 	// be replaced. described is the rack's description, with the names of servers; nil means that
 	// there is none. where is how programs see the hosts.

@@ -157,7 +157,7 @@ func (s *ports) notes() {
 		stats := far.Trunk()
 		list := notesOf(&stats, s.strict)
 		if len(list) > len(p.notes) {
-			s.log.Printf("trunk %s: %s", s.hosts[i], strings.Join(list, "; "))
+			s.log.Warn("note on a trunk", "trunk", s.hosts[i], "note", strings.Join(list, "; "))
 		}
 		p.notes = list
 	}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log"
+	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -195,7 +195,7 @@ func (j *joined) start(i int) (stop func()) {
 		out = t.Output()
 	}
 	go func() {
-		done <- Main(ctx, Place{Dir: p.Dir, Netns: p.Netns(rackfile.SwitchName), Name: leaf(i)}, log.New(out, leaf(i)+" ", log.Lmicroseconds))
+		done <- Main(ctx, Place{Dir: p.Dir, Netns: p.Netns(rackfile.SwitchName), Name: leaf(i)}, slog.New(slog.NewTextHandler(out, nil)).With("leaf", leaf(i)))
 	}()
 	stopped := false
 	stop = func() {

@@ -1,6 +1,7 @@
 package switchd
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -121,7 +122,7 @@ func (t *trunks) tick(now clock.Time) (send bool) {
 	for i := range t.trunks {
 		if up := t.machine.Up(i); up != t.up[i] {
 			t.up[i], t.fresh, t.want = up, false, nil
-			t.ports.log.Printf("trunk %s: up %v", t.trunks[i].Name(), up)
+			t.ports.log.Log(context.Background(), levelOf(up), "state of a trunk", "trunk", t.trunks[i].Name(), "up", up)
 		}
 	}
 	if !t.fresh || t.growing {
