@@ -11,6 +11,7 @@ require (
 	k8s.io/api v0.35.9
 	k8s.io/apimachinery v0.35.9
 	k8s.io/client-go v0.35.9
+	k8s.io/klog/v2 v2.130.1
 	k8s.io/kubelet v0.35.9
 	sigs.k8s.io/controller-runtime v0.23.3
 )
@@ -64,7 +65,6 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/apiextensions-apiserver v0.35.9 // indirect
-	k8s.io/klog/v2 v2.130.1 // indirect
 	k8s.io/kube-openapi v0.0.0-20250910181357-589584f1c912 // indirect
 	k8s.io/utils v0.0.0-20251002143259-bc988d571ff4 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -24,11 +23,11 @@ const reportWait = 5 * time.Second
 // does.
 func Reporter(c kubernetes.Interface, nodeName string, log *slog.Logger) func(context.Context, string) {
 	return func(ctx context.Context, wrong string) {
-		kind, reason, text := corev1.EventTypeWarning, ReasonMissing, wrong
+		kind, reason, text, level := corev1.EventTypeWarning, ReasonMissing, wrong, slog.LevelWarn
 		if wrong == "" {
-			kind, reason, text = corev1.EventTypeNormal, ReasonBack, "the CNI plugin of racks is installed again"
+			kind, reason, text, level = corev1.EventTypeNormal, ReasonBack, "the CNI plugin of racks is installed again", slog.LevelInfo
 		}
-		log.Warn("CNI plugin", "reason", reason, "text", text)
+		log.Log(ctx, level, "CNI plugin", "reason", reason, "text", text)
 		ctx, cancel := context.WithTimeout(ctx, reportWait)
 		defer cancel()
 		now := metav1.Now()
@@ -39,7 +38,7 @@ func Reporter(c kubernetes.Interface, nodeName string, log *slog.Logger) func(co
 			Source: corev1.EventSource{Component: "rdmalab-node", Host: nodeName},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			log.Warn("event", "error", fmt.Sprint(err))
+			log.Warn("event of the node", "reason", reason, "error", err)
 		}
 	}
 }

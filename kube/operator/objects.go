@@ -34,6 +34,7 @@ type wanted struct {
 	*v1alpha1.Rack
 	rack   *rackfile.Rack
 	image  string
+	logs   string // the format of their logs; "" means text
 	leaves []v1alpha1.RackLeaf
 }
 

@@ -158,3 +158,18 @@ func TestNodeThatOffersOneResource(t *testing.T) {
 		}
 	}
 }
+
+// Leaves and hosts write their logs in the operator's format; without one, their Pods are as before.
+func TestLogFormatOfPods(t *testing.T) {
+	r, err := rackspec.Parse("r0", hosts, 2)
+	must(t, err)
+	for format, want := range map[string]string{"": "", "text": "", "json": "--log-format json"} {
+		w := &wanted{Rack: rackOf("1"), rack: r, image: "image:1", logs: format}
+		for _, program := range []string{"leaf", "host"} {
+			args := w.container(program, program).Args
+			if got := strings.Join(args[1:], " "); args[0] != program || got != want {
+				t.Errorf("format %q: %s has %q, want %q behind its name", format, program, args, want)
+			}
+		}
+	}
+}

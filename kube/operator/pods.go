@@ -14,6 +14,9 @@ const readyPort = 7470
 // container returns the container of a leaf or a host: root without other capabilities than those that a NIC or a switch
 // needs, with nothing that it may write but its state.
 func (w *wanted) container(name string, args ...string) corev1.Container {
+	if w.logs != "" && w.logs != "text" {
+		args = append(args, "--log-format", w.logs)
+	}
 	return corev1.Container{
 		Name: name, Image: w.image, Args: args, ImagePullPolicy: corev1.PullIfNotPresent,
 		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{v1alpha1.ResourcePort: resource.MustParse("1")}},

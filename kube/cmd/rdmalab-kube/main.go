@@ -13,7 +13,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -41,11 +40,8 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	slog.SetDefault(log)
-	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	if err := programs[os.Args[1]](ctx, os.Args[2:]); err != nil && !errors.Is(err, context.Canceled) {
-		fmt.Fprintf(os.Stderr, "rdmalab-kube %s: %v\n", os.Args[1], err)
+		slog.Error("rdmalab-kube ends", "program", os.Args[1], "error", err)
 		// A Pod shows it as the reason why its container has ended.
 		_ = os.WriteFile("/dev/termination-log", []byte(err.Error()), 0o644)
 		os.Exit(1)
@@ -54,13 +50,14 @@ func main() {
 
 func runOperator(ctx context.Context, args []string) error {
 	cfg := operator.Config{Version: version.String()}
-	fs := flag.NewFlagSet("operator", flag.ExitOnError)
+	fs, begin := flags("operator")
 	fs.StringVar(&cfg.Image, "image", "", "image of leaves and hosts (required)")
 	fs.StringVar(&cfg.Lease, "lease-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease; empty: none")
 	fs.StringVar(&cfg.Probes, "probes", ":8081", "address of /healthz")
-	if err := fs.Parse(args); err != nil {
+	if err := begin(args); err != nil {
 		return err
 	}
+	cfg.LogFormat = fs.Lookup(logFormatFlag).Value.String()
 	if cfg.Image == "" {
 		return errors.New("--image is required")
 	}
@@ -81,11 +78,11 @@ const (
 func runLeaf(ctx context.Context, args []string) error {
 	cfg := leaf.Config{
 		Namespace: os.Getenv("POD_NAMESPACE"), Node: os.Getenv("NODE_NAME"), Description: descriptionFile, Secret: secretFile,
-		Dir: stateDir, Sockets: node.Mounted, Version: version.String(), Log: slog.Default(),
+		Dir: stateDir, Sockets: node.Mounted, Version: version.String(),
 	}
-	fs := flag.NewFlagSet("leaf", flag.ExitOnError)
+	fs, begin := flags("leaf")
 	fs.StringVar(&cfg.Rack, "rack", "", "name of the Rack (required)")
-	if err := fs.Parse(args); err != nil {
+	if err := begin(args); err != nil {
 		return err
 	}
 	var err error
@@ -96,29 +93,31 @@ func runLeaf(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	cfg.Log = slog.Default()
 	return leaf.Run(ctx, rc, cfg)
 }
 
 func runHost(ctx context.Context, args []string) error {
-	cfg := host.Config{Description: descriptionFile, Dir: stateDir, Sockets: node.Mounted, Log: slog.Default()}
-	fs := flag.NewFlagSet("host", flag.ExitOnError)
+	cfg := host.Config{Description: descriptionFile, Dir: stateDir, Sockets: node.Mounted}
+	fs, begin := flags("host")
 	fs.StringVar(&cfg.Name, "name", "", "name of the host (required)")
-	if err := fs.Parse(args); err != nil {
+	if err := begin(args); err != nil {
 		return err
 	}
+	cfg.Log = slog.Default()
 	return host.Run(ctx, cfg)
 }
 
 func runAgent(ctx context.Context, args []string) error {
-	cfg := agent.Config{Log: slog.Default()}
-	fs := flag.NewFlagSet("agent", flag.ExitOnError)
+	cfg := agent.Config{}
+	fs, begin := flags("agent")
 	fs.StringVar(&cfg.Net, "net", "/etc/cni/net.d", "folder of CNI networks")
 	fs.StringVar(&cfg.Bin, "bin", "/opt/cni/bin", "folder of CNI plugins")
 	fs.StringVar(&cfg.Kubelet, "kubelet", "/var/lib/kubelet/device-plugins", "folder of device plugins")
 	fs.StringVar((*string)(&cfg.State), "state", node.Root, "state of the node")
 	fs.StringVar(&cfg.Plugin, "plugin", "/rdmalab-kube-cni", "the CNI plugin to install")
 	fs.IntVar(&cfg.NICs, "nics", 64, "how many Pods of the node can have a NIC")
-	if err := fs.Parse(args); err != nil {
+	if err := begin(args); err != nil {
 		return err
 	}
 	rc, err := ctrl.GetConfig()
@@ -129,6 +128,7 @@ func runAgent(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	cfg.Log = slog.Default()
 	cfg.Report = agent.Reporter(c, os.Getenv("NODE_NAME"), cfg.Log)
 	return agent.Run(ctx, cfg)
 }
