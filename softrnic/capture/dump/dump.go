@@ -28,13 +28,14 @@ type Config struct {
 
 // Stats counts packets, including those that are not printed.
 type Stats struct {
-	RoCE      int // all RoCEv2 packets, of which:
-	Malformed int // could not be parsed
-	BadICRC   int // have a wrong ICRC
-	Cut       int // not captured completely, so that their ICRC is unknown
-	Other     int // not RoCEv2
-	Disputed  int // RoCEv2 or not: Config.Verify reports a difference
-	Shown     int // printed, RoCEv2 or not
+	RoCE      int    // all RoCEv2 packets, of which:
+	Malformed int    // could not be parsed
+	BadICRC   int    // have a wrong ICRC
+	Cut       int    // not captured completely, so that their ICRC is unknown
+	Other     int    // not RoCEv2
+	Disputed  int    // RoCEv2 or not: Config.Verify reports a difference
+	Shown     int    // printed, RoCEv2 or not
+	Lost      uint64 // not in the capture, which was too slow for them, as it says itself
 }
 
 // Bad returns the number of malformed packets, packets with a wrong ICRC, and packets on which the
@@ -50,6 +51,9 @@ func (s *Stats) String() string {
 	}
 	if s.Disputed > 0 {
 		text += fmt.Sprintf("; %d decoded differently by gopacket", s.Disputed)
+	}
+	if s.Lost > 0 {
+		text += fmt.Sprintf("; %d more are missing in the capture, which was too slow for them", s.Lost)
 	}
 	return text + fmt.Sprintf("; %d other frames; %d shown", s.Other, s.Shown)
 }
@@ -88,6 +92,7 @@ func (d *Dumper) dump(name string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
+	defer func() { d.Stats.Lost += rd.Lost() }()
 	var rec Record
 	for {
 		if rd.Buffered() == 0 { // the next read may wait for a live capture

@@ -33,7 +33,7 @@ func (e *WriteError) Unwrap() error { return e.Err }
 func Copy(dst io.Writer, src io.Reader, limit uint64) (c Copied, err error) {
 	in := bufio.NewReaderSize(src, 64<<10)
 	out := bufio.NewWriterSize(dst, 64<<10)
-	lost := make(map[uint32]uint64)
+	var lost dropped
 	var block []byte
 	for limit == 0 || c.Packets < limit {
 		if in.Buffered() == 0 {
@@ -49,7 +49,7 @@ func Copy(dst io.Writer, src io.Reader, limit uint64) (c Copied, err error) {
 			return c, &WriteError{err}
 		}
 		c.Bytes += int64(len(block))
-		c.count(block, lost)
+		c.count(block, &lost)
 	}
 	if ferr := out.Flush(); ferr != nil {
 		return c, &WriteError{ferr}
@@ -86,7 +86,7 @@ func readBlock(in *bufio.Reader, b []byte) ([]byte, error) {
 	return b, nil
 }
 
-func (c *Copied) count(b []byte, lost map[uint32]uint64) {
+func (c *Copied) count(b []byte, lost *dropped) {
 	body := b[blockHeaderLen : len(b)-4]
 	switch binary.LittleEndian.Uint32(b) {
 	case blockEnhanced:
@@ -99,23 +99,6 @@ func (c *Copied) count(b []byte, lost map[uint32]uint64) {
 			c.Commented++
 		}
 	case blockStatistics:
-		c.statistics(body, lost)
+		c.Lost += lost.of(body, binary.LittleEndian)
 	}
-}
-
-// statistics reads from a statistics block how many packets of an interface are missing in the
-// file. Of several such blocks of an interface, only the last one counts.
-func (c *Copied) statistics(body []byte, lost map[uint32]uint64) {
-	const fixed = 12
-	if len(body) < fixed {
-		return
-	}
-	id := binary.LittleEndian.Uint32(body)
-	_ = options(body[fixed:], binary.LittleEndian, func(code uint16, value []byte) { // a broken option ends the list; the options before it count
-		if code == optDropped && len(value) == 8 && len(lost) < maxInterfaces {
-			v := binary.LittleEndian.Uint64(value)
-			c.Lost += v - lost[id]
-			lost[id] = v
-		}
-	})
 }

@@ -57,7 +57,12 @@ type Reader struct {
 	order  binary.ByteOrder
 	buf    []byte
 	format interface{ next(p *Packet) error }
+	lost   uint64
 }
+
+// Lost returns the number of packets that are not in the file, though its writer saw them on an interface, as
+// the statistics say that Next has passed. A classic file has none, and 0.
+func (r *Reader) Lost() uint64 { return r.lost }
 
 // NewReader determines the format of r, and reads its file header.
 func NewReader(r io.Reader) (*Reader, error) {

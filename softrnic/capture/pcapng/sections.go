@@ -10,6 +10,7 @@ import (
 type sections struct {
 	*Reader
 	interfaces []iface
+	counted    dropped // of this section
 }
 
 // next reads blocks until one has a packet.
@@ -44,7 +45,7 @@ func (s *sections) block(p *Packet) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if kind != blockInterface && kind != blockSimple && kind != blockEnhanced {
+	if kind != blockInterface && kind != blockSimple && kind != blockEnhanced && kind != blockStatistics {
 		return false, s.skip(n + 4)
 	}
 	body, err := s.body(n)
@@ -54,6 +55,9 @@ func (s *sections) block(p *Packet) (bool, error) {
 	switch kind {
 	case blockInterface:
 		return false, s.addInterface(body)
+	case blockStatistics:
+		s.lost += s.counted.of(body, s.order)
+		return false, nil
 	case blockSimple:
 		return true, s.simple(body, p)
 	default:
@@ -114,7 +118,7 @@ func (s *sections) section(length [4]byte) error {
 	if major := s.order.Uint16(b[4:]); major != 1 {
 		return fmt.Errorf("%w: pcapng version %d, and only 1 is known", ErrCorrupt, major)
 	}
-	s.interfaces = s.interfaces[:0]
+	s.interfaces, s.counted = s.interfaces[:0], nil
 	return nil
 }
 
