@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/nearest"
@@ -48,7 +51,13 @@ func captureCmd() *cobra.Command {
 func (f *captureFlags) define(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.dir, "dir", "both", "direction: up (from the host to the switch), down (from the switch to the host) or both")
 	cmd.Flags().Uint64Var(&f.count, "count", 0, "end after this many packets (default: no limit)")
-	cmd.Flags().DurationVar(&f.lasting, "for", 0, "end after this time, like 10s (default: when it is interrupted)")
+	cmd.Flags().DurationVar(&f.lasting, "for", 0, "end after this time, like 10s; --duration is the same (default: when it is interrupted)")
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "duration" { // its name in run and perf
+			name = "for"
+		}
+		return pflag.NormalizedName(name)
+	})
 	completeFlag(cmd, "dir", words("up", "down", "both"))
 }
 
@@ -69,6 +78,7 @@ func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
 		return err
 	}
 	defer stream.Close() // the stream was only read, so its error does not matter
+	defer flags.tellWait(cmd, links)()
 	if flags.ladder {
 		return flags.draw(cmd, stream)
 	}
@@ -107,6 +117,35 @@ func (f *captureFlags) query(cmd *cobra.Command, links []string) (url.Values, er
 	return q, nil
 }
 
+// quietWait is how long a capture says nothing where standard error is no terminal.
+const quietWait = 5 * time.Second
+
+// waits says what the capture waits for; "" if it ends by itself.
+func (f *captureFlags) waits(links []string) string {
+	if f.lasting > 0 {
+		return ""
+	}
+	until := "until it is interrupted (Ctrl-C)"
+	if f.count > 0 {
+		until = fmt.Sprintf("until it has %s, or is interrupted (Ctrl-C)", count(int(min(f.count, math.MaxInt)), "packet")) //nolint:gosec // bounded
+	}
+	at := "all links"
+	if len(links) > 0 {
+		at = strings.Join(links, ", ")
+	}
+	return fmt.Sprintf("capturing %s %s; --for limits the time", at, until)
+}
+
+// tellWait says what the capture waits for, on a terminal at once, elsewhere after a while. stop ends that.
+func (f *captureFlags) tellWait(cmd *cobra.Command, links []string) (stop func()) {
+	text := f.waits(links)
+	if text == "" {
+		return func() {}
+	}
+	told := time.AfterFunc(either(isTerminal(os.Stderr), 0, quietWait), func() { fmt.Fprintln(cmd.ErrOrStderr(), text) })
+	return func() { told.Stop() }
+}
+
 // write copies the capture from the switch's stream to the file or pipe of the flag -w. At the end
 // it prints the number of packets.
 func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
@@ -141,7 +180,7 @@ func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 	case err != nil:
 		return fmt.Errorf("the capture broke off after %d packets: %w; did the switch stop? See `rdmalab status`", c.Packets, err)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%d packets captured, %d of them touched by a fault or the switch\n", c.Packets, c.Commented)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s captured, %d of them touched by a fault or the switch\n", count(int(c.Packets), "packet"), c.Commented) //nolint:gosec // a number of packets
 	if c.Lost > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d packets are missing: the capture was too slow for them; try fewer links, --snaplen or --dir\n", c.Lost)
 	}

@@ -29,7 +29,7 @@ func runCheck(cmd *cobra.Command, config dump.Config, files []string) error {
 		damaged := dumpFile(cmd, d, name)
 		book.Sort()
 		found := conform.Check(&book)
-		if err := writeCheck(cmd.OutOrStdout(), name, &book, found); err != nil {
+		if err := writeCheck(cmd.OutOrStdout(), name, checked{&book, d.Stats}, found); err != nil {
 			return err
 		}
 		if damaged != nil {
@@ -43,11 +43,38 @@ func runCheck(cmd *cobra.Command, config dump.Config, files []string) error {
 	return nil
 }
 
-func writeCheck(w io.Writer, name string, b *flows.Book, found []conform.Violation) error {
+// checked is a capture whose packets were held against the rules.
+type checked struct {
+	*flows.Book
+	stats dump.Stats
+}
+
+// missing says what the capture lacks, so that packets which follow the rules may look as if they broke them;
+// empty if it lacks nothing that it shows.
+func (c *checked) missing() (list []string) {
+	add := func(n uint64, one, text string) {
+		if n > 0 {
+			list = append(list, fmt.Sprintf("%s %s", count(int(n), one), text)) //nolint:gosec // a number of packets
+		}
+	}
+	add(c.stats.Lost, "packet", "not captured: the capture was too slow for them (fewer links, --dir or --snaplen help)")
+	add(uint64(c.stats.Cut), "packet", "captured in part (--snaplen), so checksums and contents behind that are not known") //nolint:gosec // not negative
+	add(uint64(len(c.Middle())), "flow", "captured from the middle: requests before the first packet are not in it")
+	add(uint64(c.Left), "packet", "behind those that the check keeps") //nolint:gosec // not negative
+	return list
+}
+
+func writeCheck(w io.Writer, name string, b checked, found []conform.Violation) error {
 	var err error
 	printf := func(format string, args ...any) {
 		_, e := fmt.Fprintf(w, format, args...)
 		err = errors.Join(err, e)
+	}
+	if list := b.missing(); len(list) > 0 {
+		printf("%s: the capture is not complete%s:\n", name, either(len(found) > 0, "; what follows may come from that, and not from a NIC", ""))
+		for _, text := range list {
+			printf("  %s\n", text)
+		}
 	}
 	for _, v := range found {
 		p := v.Packet
@@ -60,12 +87,8 @@ func writeCheck(w io.Writer, name string, b *flows.Book, found []conform.Violati
 	}
 	verdict := "no packet breaks a rule"
 	if len(found) > 0 {
-		verdict = fmt.Sprintf("%d broken rules", len(found))
+		verdict = count(len(found), "broken rule")
 	}
-	left := ""
-	if b.Left > 0 {
-		left = fmt.Sprintf("; %d more packets were not looked at", b.Left)
-	}
-	printf("%s: %d packets, %d flows: %s%s\n", name, len(b.Packets), len(b.Flows), verdict, left)
+	printf("%s: %s, %s: %s\n", name, count(len(b.Packets), "packet"), count(len(b.Flows), "flow"), verdict)
 	return err
 }

@@ -169,7 +169,7 @@ func TestDumpLadderFile(t *testing.T) {
 func TestDumpCheck(t *testing.T) {
 	file := golden + "rc_send_small.pcap"
 	stdout, _, err := runDumpCmd(nil, "--check", file)
-	if err != nil || stdout != file+": 8 packets, 1 flows: no packet breaks a rule\n" {
+	if err != nil || stdout != file+": 8 packets, 1 flow: no packet breaks a rule\n" {
 		t.Errorf("%v\n%s", err, stdout)
 	}
 	data, err := os.ReadFile(file)
