@@ -51,11 +51,10 @@ func openFor(cmd *cobra.Command, file, name string) (*rack.Rack, error) {
 	if !errors.Is(err, rack.ErrNotUp) {
 		return r, err
 	}
-	flag := ""
-	if cmd.Flag("rack").Changed {
-		flag = "--rack " + name + " "
+	if cmd.Flag("rack").Changed { // without it the file decides, and it may have a name
+		return nil, fmt.Errorf("rack %q is not up: run `rdmalab up --rack %s -f %s` first%s", name, name, file, otherRacks(name))
 	}
-	return nil, fmt.Errorf("rack %q is not up: run `rdmalab %sup -f %s` first%s", name, flag, file, otherRacks(name))
+	return nil, fmt.Errorf("rack %q is not up: run `rdmalab up -f %s` first%s", name, file, otherRacks(name))
 }
 
 // dryFailure gives a failure of --dry-run the exit status 2: 1 means that there is a difference.

@@ -19,7 +19,7 @@ func TestApplySaysHowItsRackComesUp(t *testing.T) {
 		want string
 	}{
 		{nil, "`rdmalab up -f " + file + "` first"},
-		{[]string{"--rack", missingRack}, "`rdmalab --rack " + missingRack + " up -f " + file + "` first"},
+		{[]string{"--rack", missingRack}, "`rdmalab up --rack " + missingRack + " -f " + file + "` first"},
 	} {
 		for _, dry := range [][]string{nil, {"--dry-run"}} {
 			_, err := run(t, append(append([]string{"apply", "-f", file}, c.args...), dry...)...)

@@ -36,7 +36,7 @@ func openCaptures(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 		q["link"] = at[name]
 		stream, err := openCaptureAt(cmd, paths, name, q)
 		if err != nil && len(query["link"]) == 0 { // of all links, those of the others
-			fmt.Fprintf(cmd.ErrOrStderr(), "rdmalab: without the links of %s: %v\n", name, err)
+			fmt.Fprintln(cmd.ErrOrStderr(), hintsOf(cmd).error(fmt.Errorf("without the links of %s: %w", name, err)))
 			continue
 		}
 		if err != nil {

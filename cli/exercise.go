@@ -118,7 +118,8 @@ func (f *exerciseFlags) run(cmd *cobra.Command, e *exercise.Exercise) error {
 	if err != nil {
 		return err
 	}
-	return say(cmd, "%s\n\n%s\n\nA hint: rdmalab exercise %s --hint (there are %d)", text.Title, text.Task, e.Name, len(text.Hints))
+	task := fmt.Sprintf("%s\n\n%s\n\nA hint: rdmalab exercise %s --hint (there are %d)", text.Title, text.Task, e.Name, len(text.Hints))
+	return say(cmd, "%s", hintsOf(cmd).lines(task))
 }
 
 // parse returns the answers by key.
@@ -150,7 +151,7 @@ func (f *exerciseFlags) lab(cmd *cobra.Command, e *exercise.Exercise, prepare bo
 		if err != nil {
 			return nil, err
 		}
-		return nil, errors.Join(say(cmd, "%s\n\n%s\n", text.Title, text.Task), fmt.Errorf("rack %q is not up: bring it up by your own binary, then run this command again", name))
+		return nil, errors.Join(say(cmd, "%s", hintsOf(cmd).lines(text.Title+"\n\n"+text.Task+"\n")), fmt.Errorf("rack %q is not up: bring it up by your own binary, then run this command again", name))
 	}
 	if !up && prepare {
 		return exerciseRack(cmd, e)
@@ -190,7 +191,7 @@ func (f *exerciseFlags) printHint(cmd *cobra.Command, e *exercise.Exercise) erro
 	if f.hint < 1 || f.hint > len(text.Hints) {
 		return badUse("--hint=%d: exercise %s has hints 1 to %d", f.hint, e.Name, len(text.Hints))
 	}
-	return say(cmd, "%s", text.Hints[f.hint-1])
+	return say(cmd, "%s", hintsOf(cmd).lines(text.Hints[f.hint-1]))
 }
 
 func checkExercise(cmd *cobra.Command, lab *exercise.Lab, answers map[string]string) error {

@@ -121,7 +121,7 @@ func listTears(ctx context.Context, rack *rackfile.Rack, paths rackfile.Paths) (
 }
 
 func printFaults(cmd *cobra.Command, l faultList) error {
-	out := cmd.OutOrStdout()
+	out := hinted(cmd, cmd.OutOrStdout())
 	if len(l.Faults)+len(l.Verbs) == 0 {
 		fmt.Fprintln(out, "no faults; make one with `rdmalab inject loss 10% --link HOST`")
 	} else {

@@ -169,7 +169,7 @@ func inJUnit(root *cobra.Command, args []string, took time.Duration, failed erro
 		if failed == nil {
 			return err
 		}
-		fmt.Fprintln(os.Stderr, "rdmalab:", err)
+		fmt.Fprintln(os.Stderr, hintsOf(root).error(err))
 	}
 	return failed
 }

@@ -103,7 +103,7 @@ func sameWords(cmd *cobra.Command, args []string) []string {
 // them. It says which do not answer.
 func reach(cmd *cobra.Command, client *machines.Client) (*rackfile.Rack, rackfile.Paths, error) {
 	if err := client.Connect(cmd.Context()); err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "rdmalab:", err)
+		fmt.Fprintln(cmd.ErrOrStderr(), hintsOf(cmd).error(err))
 	}
 	return client.Rack, client.Paths, nil
 }
@@ -151,7 +151,7 @@ func upOnMachines(cmd *cobra.Command, s *rackfile.Rack, verify bool) error {
 	} else {
 		fmt.Fprintf(out, "rack %q is up: %s on %s in %v\n\n", s.Name, count(len(s.HostNames()), "host"), count(len(s.Machines), "machine"), took.Round(time.Millisecond))
 	}
-	if err := printStatus(out, status); err != nil {
+	if err := printStatus(hinted(cmd, out), status); err != nil {
 		return err
 	}
 	if down != nil {
@@ -163,7 +163,7 @@ func upOnMachines(cmd *cobra.Command, s *rackfile.Rack, verify bool) error {
 			return fmt.Errorf("rack %q is up, but not every path works:\n%w\nSee `rdmalab logs`; `rdmalab down` takes it away", s.Name, err)
 		}
 	}
-	_, err = fmt.Fprint(out, nextSteps(s))
+	_, err = fmt.Fprint(out, hintsOf(cmd).named(nextSteps(s)))
 	return err
 }
 

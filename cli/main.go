@@ -25,6 +25,7 @@ func Main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	root, began := rootCmd(called(os.Args)...), time.Now()
+	ownName(root)
 	err := execute(ctx, root)
 	stop()
 	err = inJUnit(root, os.Args[1:], time.Since(began), err)
@@ -34,13 +35,13 @@ func Main() {
 	case errors.As(err, &code):
 		os.Exit(int(code))
 	case errors.As(err, &fail):
-		fmt.Fprintln(os.Stderr, "rdmalab:", fail)
+		fmt.Fprintln(os.Stderr, hintsOf(root).error(fail))
 		os.Exit(fail.code)
 	case isUse(err):
-		fmt.Fprintln(os.Stderr, "rdmalab:", err)
+		fmt.Fprintln(os.Stderr, hintsOf(root).error(err))
 		os.Exit(exitUsage)
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "rdmalab:", err)
+		fmt.Fprintln(os.Stderr, hintsOf(root).error(err))
 		os.Exit(1)
 	}
 }

@@ -170,7 +170,7 @@ func show[T any](cmd *cobra.Command, v T, print func(out io.Writer, v T) error) 
 	if wantJSON(cmd) {
 		return printJSON(cmd, v)
 	}
-	return print(cmd.OutOrStdout(), v)
+	return print(hinted(cmd, cmd.OutOrStdout()), v)
 }
 
 // printJSON prints a value in the format of the flag -o, or as JSON if that asks for none.

@@ -78,16 +78,31 @@ func steerSwitch(cmd *cobra.Command, rack *rackfile.Rack, what string, told io.W
 		free()
 		return undo, fmt.Errorf("--steer %s: %w", what, err)
 	}
-	_, _ = fmt.Fprintf(told, "for this run the switch has %v, in place of %v; should this command be killed, `rdmalab switch program %s` undoes it\n",
-		want, was, was.name)
+	told = hinted(cmd, told)
+	_, _ = fmt.Fprintln(told, steeringText(want, was, what))
 	return func() error {
 		defer free()
 		if err := putProgram(cmd, was); err != nil {
 			return fmt.Errorf("the switch still has %v: %w; `rdmalab switch program %s` loads the former program", want, err, was.name)
 		}
-		_, _ = fmt.Fprintf(told, "the switch has %v again\n", was)
+		_, _ = fmt.Fprintf(told, "the switch runs %v again\n", was)
 		return nil
 	}, nil
+}
+
+// steeringText says what the switch does for a run with --steer what, and how that ends if the command is killed:
+// loading a program removes the present rules, and brings those of the rack file back.
+func steeringText(want, was program, what string) string {
+	steered := map[string]string{"none": "nothing", "write": "appends", "read": "READs", "both": "appends and READs"}[what]
+	if what != "none" {
+		steered += " to the newest version of their key"
+	}
+	rules := ""
+	if len(was.rules) > 0 {
+		rules = ", with the rules of the rack file"
+	}
+	return fmt.Sprintf("for this run the switch steers %s (%v; before: %v); if this command is killed, `rdmalab switch program %s` restores that%s",
+		steered, want, was, was.name, rules)
 }
 
 // outlive keeps the command running until it has restored the switch's program. The command
@@ -111,7 +126,7 @@ func withUndo(cmd *cobra.Command, err, undone error) error {
 	if undone == nil || !errors.As(err, &code) {
 		return errors.Join(err, undone)
 	}
-	_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "rdmalab:", undone)
+	_, _ = fmt.Fprintln(cmd.ErrOrStderr(), hintsOf(cmd).error(undone))
 	return err
 }
 

@@ -122,7 +122,7 @@ func readRack(cmd *cobra.Command, file string) (*rackfile.Rack, error) {
 			return nil, err
 		}
 	}
-	return s, nil
+	return s, cmd.Flag("rack").Value.Set(s.Name) // what the command says is of this rack
 }
 
 // fileRack reads a rack file, or the built-in one if file is "".
@@ -182,7 +182,7 @@ func tellUp(cmd *cobra.Command, r *rack.Rack, in *container.Settings, already, v
 	} else {
 		fmt.Fprintf(out, "rack %q is up: %d %s and a switch in %v\n\n", s.Name, len(s.HostNames()), either(in == nil, "hosts", "hosts in containers"), took.Round(time.Millisecond))
 	}
-	if err := printStatus(out, status); err != nil {
+	if err := printStatus(hinted(cmd, out), status); err != nil {
 		return err
 	}
 	if text := slowMotion(s); text != "" {
@@ -196,7 +196,7 @@ func tellUp(cmd *cobra.Command, r *rack.Rack, in *container.Settings, already, v
 	}
 	_, has := preload.Library()
 	warnNoLibrary(cmd.ErrOrStderr(), has)
-	_, err = fmt.Fprint(out, nextSteps(s))
+	_, err = fmt.Fprint(out, hintsOf(cmd).named(nextSteps(s)))
 	if in == nil && isTerminal(os.Stderr) { // elsewhere the same rack prints the same on each machine
 		fmt.Fprint(cmd.ErrOrStderr(), adviseCompact(s, runtime.NumCPU()))
 	}

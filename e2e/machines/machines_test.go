@@ -306,7 +306,7 @@ url=$(grep -o 'http.*' /run/metrics); bash -c 'h=${1#http://}; a=${h%/metrics}; 
 	It("goes away, and leaves nothing", func() {
 		m := l.machines["m3"]
 		l.kill(m)
-		Expect(l.rdmalab("--rack", "mcthree", "down")).To(And(fixture.HaveExited(1), said("down --lost")))
+		Expect(l.rdmalab("--rack", "mcthree", "down")).To(And(fixture.HaveExited(1), said("down --rack mcthree --lost")))
 		Expect(l.ok("up", "--rack", "mcalone", "--no-verify")).To(ContainSubstring("is up"))
 		Expect(l.client.on("sh", "-c", "echo n | script -qec 'rdmalab down --all' /dev/null").Stdout).To(And(
 			ContainSubstring("removes 2 racks: mcthree on m1 m2 m3, mcalone"), ContainSubstring("nothing was removed")))

@@ -20,7 +20,7 @@ type CompletionError struct {
 
 // hints are texts for the user that say what to check, by the status of a completion.
 var hints = map[verbs.Status]string{
-	verbs.RetryExcErr:    "the peer did not answer in time: is it up and is the link passing both ways? See rdmalab status, rdmalab faults, and roce_retrans_pkts in rdmalab counters",
+	verbs.RetryExcErr:    "the peer did not answer in time: is it up and is the link passing both ways? See `rdmalab status`, `rdmalab faults`, and roce_retrans_pkts in `rdmalab counters`",
 	verbs.RNRRetryExcErr: "the peer posted no receive in time: see send_rnr_err and out_of_buffer in the peer's counters",
 	verbs.RemAccessErr:   "the peer refused address, length, key or right: was its region freed?",
 	verbs.RemInvReqErr:   "the peer refused the request itself: see resp_invalid_request in its counters",

@@ -21,7 +21,7 @@ func (c *Client) merge(list []rack.Status, errs []error) rack.Status {
 		case errs[i] != nil:
 			about.Error = errs[i].Error()
 		case about.Generation != c.Rack.Generation:
-			about.Error = fmt.Sprintf("machine %s has a slice of another rack %q (generation %d, not %d): run `rdmalab down` there, or where that was brought up",
+			about.Error = fmt.Sprintf("machine %s has a slice of another rack %q (generation %d, not %d): run `rdmalab down --rack %[2]s` there, or where that was brought up",
 				m.machine.Name, c.Rack.Name, about.Generation, c.Rack.Generation)
 		}
 		s.Machines = append(s.Machines, about)

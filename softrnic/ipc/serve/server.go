@@ -222,7 +222,7 @@ func (s *Server) attach(conn *net.UnixConn) {
 	case !s.cfg.Allow(cred.Uid):
 		refused = &verbs.OpError{Op: "attach", Err: verbs.ErrAccess, Detail: fmt.Sprintf("user %d may not use this NIC; run the program as root", cred.Uid)}
 	case s.programsAttached() >= s.bounds.Load().all.Clients:
-		refused = limitError("attach", "%d programs use this NIC; end one of them, see rdmalab status", s.programsAttached())
+		refused = limitError("attach", "%d programs use this NIC; end one of them, see `rdmalab status`", s.programsAttached())
 		s.refusals.add(kindProgram, RefusalStatus{PID: cred.Pid, UID: cred.Uid}, refused)
 		s.turnAway(conn, refused)
 		return
