@@ -74,7 +74,7 @@ func refused(err error) error {
 }
 
 func showPlan(cmd *cobra.Command, r *rack.Rack, want *rackfile.Rack, replace bool) error {
-	p, err := r.Applier().Plan(cmd.Context(), want, replace)
+	p, err := r.Applier(want, replace).Plan(cmd.Context())
 	if err != nil {
 		return dryFailure(true, refused(err))
 	}
@@ -98,7 +98,7 @@ func printPlan(cmd *cobra.Command, p *rackplan.Plan) {
 
 func runApply(cmd *cobra.Command, r *rack.Rack, want *rackfile.Rack, replace bool) error {
 	var finished []string
-	err := r.Applier().Apply(cmd.Context(), want, replace, func(p *rackplan.Plan) { printPlan(cmd, p) }, func(step string) { finished = append(finished, step) })
+	err := r.Applier(want, replace).Apply(cmd.Context(), func(p *rackplan.Plan) { printPlan(cmd, p) }, func(step string) { finished = append(finished, step) })
 	var stopped *rack.ApplyError
 	switch {
 	case errors.As(err, &stopped):

@@ -25,10 +25,16 @@ const applyWait = 10 * time.Second
 
 // Applier changes a rack that is up so that it becomes the rack of a file. package rackplan says what
 // is to be done.
-type Applier struct{ *Rack }
+type Applier struct {
+	rack *Rack
+	want *rackfile.Rack
+	// replace allows that hosts which have changed are removed and added; see rackplan.Of.
+	replace bool
+}
 
-// Applier returns the Applier of the rack.
-func (r *Rack) Applier() Applier { return Applier{r} }
+// Applier returns what makes the rack the rack of a description. With replace it may remove and add again
+// hosts that have changed; see rackplan.Of.
+func (r *Rack) Applier(want *rackfile.Rack, replace bool) Applier { return Applier{r, want, replace} }
 
 // ApplyError says that an apply has stopped after it had begun: Step is what failed, and Left are the
 // steps after it. What is done stays done, and the next apply does the rest.
@@ -43,30 +49,30 @@ func (e *ApplyError) Error() string { return fmt.Sprintf("%s: %v", e.Step, e.Err
 func (e *ApplyError) Unwrap() error { return e.Err }
 
 // Plan returns what Apply would do. It changes nothing.
-func (r Applier) Plan(ctx context.Context, want *rackfile.Rack, replace bool) (*rackplan.Plan, error) {
-	now, err := r.running(ctx)
+func (a Applier) Plan(ctx context.Context) (*rackplan.Plan, error) {
+	now, err := a.running(ctx)
 	if err != nil {
-		return nil, rackError(r.Spec.Name, err)
+		return nil, rackError(a.rack.Spec.Name, err)
 	}
-	p, err := rackplan.Of(now.Running, want, replace)
+	p, err := rackplan.Of(now.Running, a.want, a.replace)
 	if err == nil {
-		err = r.possible(ctx, &now, p)
+		err = a.possible(ctx, &now, p)
 	}
-	return p, rackError(r.Spec.Name, err)
+	return p, rackError(a.rack.Spec.Name, err)
 }
 
-// Apply makes the rack that of a description. It first refuses what cannot be done, and then calls
+// Apply makes the rack that of the description. It first refuses what cannot be done, and then calls
 // begin with the plan, and done after each step with its text. If a step fails, the error is an
 // ApplyError: the description of the rack then says what was done, and a further Apply does the rest.
 // Hosts and connections that the plan does not name are not touched.
-func (r Applier) Apply(ctx context.Context, want *rackfile.Rack, replace bool, begin func(*rackplan.Plan), done func(step string)) error {
-	return r.locked(ctx, func() error {
-		fresh, err := Open(r.name()) // another program may have changed the rack before this one had the lock
+func (a Applier) Apply(ctx context.Context, begin func(*rackplan.Plan), done func(step string)) error {
+	return a.rack.locked(ctx, func() error {
+		fresh, err := Open(a.rack.name()) // another program may have changed the rack before this one had the lock
 		if err != nil {
 			return err
 		}
-		r.Spec = fresh.Spec
-		p, err := r.Plan(ctx, want, replace)
+		a.rack.Spec = fresh.Spec
+		p, err := a.Plan(ctx)
 		if err != nil {
 			return err
 		}
@@ -74,7 +80,7 @@ func (r Applier) Apply(ctx context.Context, want *rackfile.Rack, replace bool, b
 		if p.Empty() {
 			return nil
 		}
-		return rackError(r.Spec.Name, r.carryOut(ctx, p, done))
+		return rackError(a.rack.Spec.Name, a.carryOut(ctx, p, done))
 	})
 }
 
@@ -86,9 +92,9 @@ type runningRack struct {
 }
 
 // running asks the switch what it runs.
-func (r Applier) running(ctx context.Context) (now runningRack, err error) {
-	now.Rack = r.Spec
-	for i, name := range r.Spec.SwitchNames() {
+func (a Applier) running(ctx context.Context) (now runningRack, err error) {
+	now.Rack = a.rack.Spec
+	for i, name := range a.rack.Spec.SwitchNames() {
 		var program struct {
 			Name  string `json:"name"`
 			Bound int    `json:"bound"`
@@ -96,7 +102,7 @@ func (r Applier) running(ctx context.Context) (now runningRack, err error) {
 		var faults []fault.Status
 		var list []rules.Rule
 		for path, out := range map[string]any{"/program": &program, "/rules": &list, "/faults": &faults} {
-			if err := r.ask(ctx, name, http.MethodGet, path, nil, out); err != nil {
+			if err := a.ask(ctx, name, http.MethodGet, path, nil, out); err != nil {
 				return now, fmt.Errorf("%w (%w)", ErrNoSwitch, err)
 			}
 		}
@@ -109,23 +115,23 @@ func (r Applier) running(ctx context.Context) (now runningRack, err error) {
 			now.Faults = append(now.Faults, f.Rule)
 		}
 	}
-	if r.Spec.Fabric != nil { // in the order of the description, in which they were one list
+	if a.rack.Spec.Fabric != nil { // in the order of the description, in which they were one list
 		place := func(id string) int {
-			return slices.IndexFunc(r.Spec.Switch.Rules, func(o rules.Rule) bool { return o.ID == id })
+			return slices.IndexFunc(a.rack.Spec.Switch.Rules, func(o rules.Rule) bool { return o.ID == id })
 		}
 		slices.SortStableFunc(now.Rules, func(a, b rules.Rule) int { return cmp.Compare(uint(place(a.ID)), uint(place(b.ID))) })
 	}
-	list, err := guests.List(r.Paths)
+	list, err := guests.List(a.rack.Paths)
 	for i := range list {
 		now.Guests = append(now.Guests, list[i].Host)
 	}
-	now.Unfinished = r.unfinished()
+	now.Unfinished = unfinished(a.rack.Paths)
 	return now, err
 }
 
 // unfinished lists the hosts that an apply has begun to add or to remove, and has not finished.
-func (r *Rack) unfinished() (names []string) {
-	entries, _ := os.ReadDir(filepath.Dir(r.Paths.Unfinished("x"))) // there is no such folder before the first apply
+func unfinished(p rackfile.Paths) (names []string) {
+	entries, _ := os.ReadDir(filepath.Dir(p.Unfinished("x"))) // there is no such folder before the first apply
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -133,30 +139,30 @@ func (r *Rack) unfinished() (names []string) {
 }
 
 // possible refuses a plan that this rack cannot carry out now.
-func (r Applier) possible(ctx context.Context, now *runningRack, p *rackplan.Plan) error {
+func (a Applier) possible(ctx context.Context, now *runningRack, p *rackplan.Plan) error {
 	if p.Empty() {
 		return nil
 	}
-	if r.Containers() != nil && len(p.HostsIn)+len(p.HostsOut) > 0 {
-		return fmt.Errorf("hosts that are containers %w: %s", rackplan.ErrRefused, rackplan.Again(r.Spec.Name))
+	if a.rack.Containers() != nil && len(p.HostsIn)+len(p.HostsOut) > 0 {
+		return fmt.Errorf("hosts that are containers %w: %s", rackplan.ErrRefused, rackplan.Again(a.rack.Spec.Name))
 	}
 	if now.bound > 0 && now.Program != p.Rack.Switch.Program {
 		return fmt.Errorf("program %s %w: requests of %d flows were moved, and only it can continue them: end the connections that "+
 			"`rdmalab switch connections` lists as shared, and try again", now.Program, rackplan.ErrRefused, now.bound)
 	}
-	for _, nic := range r.toTell(p) {
+	for _, nic := range a.toTell(p) {
 		host := rackfile.MachineOf(nic)
-		hung, err := r.keep.hung(host)
+		hung, err := a.rack.keep.hung(host)
 		if err != nil {
 			return err
 		}
 		if hung {
 			return fmt.Errorf("host %s hangs, and could not be told: `rdmalab resume %s` first", host, host)
 		}
-		if ok, err := r.alive(host); err != nil || !ok {
+		if ok, err := a.rack.alive(host); err != nil || !ok {
 			continue // it reads the description when it starts again
 		}
-		if err := answer(ctx, r.Control(nic), nil); err != nil {
+		if err := answer(ctx, a.rack.Control(nic), nil); err != nil {
 			return fmt.Errorf("host %s does not answer, and could not be told: see `rdmalab logs %s` (%w)", host, host, err)
 		}
 	}
@@ -165,8 +171,8 @@ func (r Applier) possible(ctx context.Context, now *runningRack, p *rackplan.Pla
 
 // toTell lists the hosts that must read the description again after the plan: those that stay, if hosts
 // come or go, and those with new quotas.
-func (r Applier) toTell(p *rackplan.Plan) (names []string) {
-	for _, host := range r.Spec.NICNames() {
+func (a Applier) toTell(p *rackplan.Plan) (names []string) {
+	for _, host := range a.rack.Spec.NICNames() {
 		stays := !slices.Contains(p.HostsOut, host)
 		if stays && len(p.HostsIn)+len(p.HostsOut) > 0 || slices.Contains(p.Quotas, host) {
 			names = append(names, host)
@@ -182,8 +188,8 @@ type step struct {
 }
 
 // carryOut does the steps of a plan. After each, the rack's description says what the rack has.
-func (r Applier) carryOut(ctx context.Context, p *rackplan.Plan, done func(step string)) error {
-	steps := r.steps(p)
+func (a Applier) carryOut(ctx context.Context, p *rackplan.Plan, done func(step string)) error {
+	steps := a.steps(p)
 	for i, s := range steps {
 		err := ctx.Err()
 		if err == nil {
@@ -196,102 +202,102 @@ func (r Applier) carryOut(ctx context.Context, p *rackplan.Plan, done func(step 
 			}
 			return e
 		}
-		r.reached(s.text)
+		a.rack.reached(s.text)
 		done(s.text)
 	}
-	return r.describe(func(s *rackfile.Rack) { *s = *p.Rack }) // what is left is the order of the faults
+	return a.describe(func(s *rackfile.Rack) { *s = *p.Rack }) // what is left is the order of the faults
 }
 
-func (r Applier) steps(p *rackplan.Plan) (list []step) {
+func (a Applier) steps(p *rackplan.Plan) (list []step) {
 	add := func(text string, do func(context.Context) error) { list = append(list, step{text, do}) }
 	for _, f := range p.FaultsOut {
-		add("- fault "+f.ID, func(ctx context.Context) error { return r.endFault(ctx, f) })
+		add("- fault "+f.ID, func(ctx context.Context) error { return a.endFault(ctx, f) })
 	}
 	for _, host := range p.HostsOut {
-		add("- host "+host, func(ctx context.Context) error { return r.removeHost(ctx, host) })
+		add("- host "+host, func(ctx context.Context) error { return a.removeHost(ctx, host) })
 	}
 	for _, host := range p.HostsIn {
-		add("+ host "+host, func(ctx context.Context) error { return r.addHost(ctx, host, p.Rack) })
+		add("+ host "+host, func(ctx context.Context) error { return a.addHost(ctx, host, p.Rack) })
 	}
 	if len(p.HostsIn)+len(p.HostsOut) > 0 {
-		add("~ addresses of the hosts", func(ctx context.Context) error { return r.tell(ctx, r.Spec.NICNames()) })
+		add("~ addresses of the hosts", func(ctx context.Context) error { return a.tell(ctx, a.rack.Spec.NICNames()) })
 	}
 	if p.Switch {
-		add("~ program and rules of the switch", func(ctx context.Context) error { return r.setSwitch(ctx, &p.Rack.Switch) })
+		add("~ program and rules of the switch", func(ctx context.Context) error { return a.setSwitch(ctx, &p.Rack.Switch) })
 	}
 	for _, host := range p.Quotas {
-		add("~ quota of "+host, func(ctx context.Context) error { return r.setQuota(ctx, host, p.Rack) })
+		add("~ quota of "+host, func(ctx context.Context) error { return a.setQuota(ctx, host, p.Rack) })
 	}
 	for _, f := range p.FaultsIn {
-		add("+ fault "+f.ID, func(ctx context.Context) error { return r.beginFault(ctx, f) })
+		add("+ fault "+f.ID, func(ctx context.Context) error { return a.beginFault(ctx, f) })
 	}
 	return list
 }
 
 // ask sends a request to a daemon.
-func (r Applier) ask(ctx context.Context, node, method, path string, in, out any) error {
+func (a Applier) ask(ctx context.Context, node, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, applyWait)
 	defer cancel()
-	return r.Control(node).Call(ctx, method, path, in, out)
+	return a.rack.Control(node).Call(ctx, method, path, in, out)
 }
 
 // describe changes the rack's description: a copy, which then replaces the file.
-func (r Applier) describe(change func(s *rackfile.Rack)) error {
-	next := *r.Spec
+func (a Applier) describe(change func(s *rackfile.Rack)) error {
+	next := *a.rack.Spec
 	next.Hosts, next.Faults = slices.Clone(next.Hosts), fault.Named(next.Faults)
 	change(&next)
 	data, err := next.Encode()
 	if err != nil {
 		return err
 	}
-	part := r.Paths.Spec() + ".part" // the controller may be killed during the write
+	part := a.rack.Paths.Spec() + ".part" // the controller may be killed during the write
 	if err := os.WriteFile(part, data, 0o644); err != nil {
 		return err
 	}
-	if err := os.Rename(part, r.Paths.Spec()); err != nil {
+	if err := os.Rename(part, a.rack.Paths.Spec()); err != nil {
 		return err
 	}
-	r.Spec = &next
-	return r.rewriteHosts()
+	a.rack.Spec = &next
+	return a.rewriteHosts()
 }
 
 // rewriteHosts writes the file that hosts see as /etc/hosts into the same file, because they have it
 // mounted.
-func (r Applier) rewriteHosts() error {
-	f, err := os.OpenFile(r.Paths.Hosts(), os.O_WRONLY, 0)
+func (a Applier) rewriteHosts() error {
+	f, err := os.OpenFile(a.rack.Paths.Hosts(), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	text := r.builder().hostsFile()
+	text := hostsFile(a.rack.Spec)
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Truncate(int64(len(text))), f.Close())
 }
 
 // tell makes daemons read the description again. A daemon that does not run reads it when it starts.
-func (r Applier) tell(ctx context.Context, names []string) error {
+func (a Applier) tell(ctx context.Context, names []string) error {
 	return each(names, func(node string) error {
-		err := r.ask(ctx, node, http.MethodPost, "/rack", nil, nil)
-		if errors.Is(err, control.ErrNotRunning) && !r.Spec.IsSwitch(node) {
+		err := a.ask(ctx, node, http.MethodPost, "/rack", nil, nil)
+		if errors.Is(err, control.ErrNotRunning) && !a.rack.Spec.IsSwitch(node) {
 			return nil
 		}
 		return err
 	})
 }
 
-func (r Applier) setSwitch(ctx context.Context, to *rackfile.Switch) error {
-	if err := r.describe(func(s *rackfile.Rack) { s.Switch = *to }); err != nil {
+func (a Applier) setSwitch(ctx context.Context, to *rackfile.Switch) error {
+	if err := a.describe(func(s *rackfile.Rack) { s.Switch = *to }); err != nil {
 		return err
 	}
-	if err := r.tell(ctx, r.Spec.SwitchNames()); err != nil {
+	if err := a.tell(ctx, a.rack.Spec.SwitchNames()); err != nil {
 		return err
 	}
-	for _, name := range r.Spec.SwitchNames() {
-		own := r.Spec.OnSwitch(name).Switch
+	for _, name := range a.rack.Spec.SwitchNames() {
+		own := a.rack.Spec.OnSwitch(name).Switch
 		body := struct {
 			Name  string   `json:"name"`
 			Rules []string `json:"rules,omitempty"`
 		}{own.Program, ruleTexts(own.Rules)}
-		if err := r.ask(ctx, name, http.MethodPut, "/program", body, nil); err != nil {
+		if err := a.ask(ctx, name, http.MethodPut, "/program", body, nil); err != nil {
 			return err
 		}
 	}
@@ -305,16 +311,16 @@ func ruleTexts(list []rules.Rule) (out []string) {
 	return out
 }
 
-func (r Applier) setQuota(ctx context.Context, host string, target *rackfile.Rack) error {
+func (a Applier) setQuota(ctx context.Context, host string, target *rackfile.Rack) error {
 	w, _, _ := target.Host(host)
-	err := r.describe(func(s *rackfile.Rack) {
+	err := a.describe(func(s *rackfile.Rack) {
 		h, _, _ := s.Host(host)
 		h.Quota = w.Quota
 	})
 	if err != nil {
 		return err
 	}
-	return r.tell(ctx, []string{host})
+	return a.tell(ctx, []string{host})
 }
 
 // tear is the body of a request for torn copies; see hostd.Tear.
@@ -325,37 +331,37 @@ type tear struct {
 	For         time.Duration `json:"for,omitempty"`
 }
 
-func (r Applier) beginFault(ctx context.Context, f fault.Rule) (err error) {
+func (a Applier) beginFault(ctx context.Context, f fault.Rule) (err error) {
 	if f.Kind == fault.Tear {
 		t := tear{f.Probability, f.Seed, f.Delay, f.For}
 		if t.Probability == 0 {
 			t.Probability = 1
 		}
-		if err = r.ask(ctx, f.Link, http.MethodPost, "/tear", t, nil); errors.Is(err, control.ErrNotRunning) {
+		if err = a.ask(ctx, f.Link, http.MethodPost, "/tear", t, nil); errors.Is(err, control.ErrNotRunning) {
 			err = nil // the host has crashed: it reads the description when it is restarted
 		}
 	} else {
-		err = r.ask(ctx, r.Spec.SwitchOf(f.Link), http.MethodPost, "/faults", f, nil)
+		err = a.ask(ctx, a.rack.Spec.SwitchOf(f.Link), http.MethodPost, "/faults", f, nil)
 	}
 	if err != nil {
 		return err
 	}
-	return r.describe(func(s *rackfile.Rack) { s.Faults = append(without(s.Faults, f.ID), f) })
+	return a.describe(func(s *rackfile.Rack) { s.Faults = append(without(s.Faults, f.ID), f) })
 }
 
-func (r Applier) endFault(ctx context.Context, f fault.Rule) (err error) {
+func (a Applier) endFault(ctx context.Context, f fault.Rule) (err error) {
 	if f.Kind == fault.Tear {
-		if err = r.ask(ctx, f.Link, http.MethodDelete, "/tear", nil, nil); errors.Is(err, control.ErrNotRunning) {
+		if err = a.ask(ctx, f.Link, http.MethodDelete, "/tear", nil, nil); errors.Is(err, control.ErrNotRunning) {
 			err = nil // torn copies end with the host's process
 		}
 	} else {
-		err = r.ask(ctx, r.Spec.SwitchOf(f.Link), http.MethodDelete, "/faults/"+url.PathEscape(f.ID), nil, nil)
+		err = a.ask(ctx, a.rack.Spec.SwitchOf(f.Link), http.MethodDelete, "/faults/"+url.PathEscape(f.ID), nil, nil)
 	}
 	var said *control.Error
 	if gone := errors.As(err, &said) && said.Status == http.StatusNotFound; err != nil && !gone {
 		return err
 	}
-	return r.describe(func(s *rackfile.Rack) { s.Faults = without(s.Faults, f.ID) })
+	return a.describe(func(s *rackfile.Rack) { s.Faults = without(s.Faults, f.ID) })
 }
 
 // without returns the faults except the one with an ID.

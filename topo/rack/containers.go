@@ -2,7 +2,6 @@ package rack
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"time"
@@ -26,26 +25,28 @@ var watcherNode = timerNode("watcher.docker")
 
 // containerHosts is the hostRuntime of a rack whose hosts are containers.
 type containerHosts struct {
-	r *Rack
-	h *container.Hosts
+	links    links
+	launcher launcher
+	h        *container.Hosts
 }
 
-var _ hostRuntime = containerHosts{}
+func (r *Rack) containerHosts() containerHosts {
+	return containerHosts{r.links(), r.launcher(), r.containers}
+}
 
 func (r *Rack) useContainers(s container.Settings) {
-	h := container.NewHosts(r.name(), s)
-	r.hosts = containerHosts{r, h}
-	r.keep = &containerKeeper{keeper: r.keep, h: h, isHost: func(node string) bool { return r.Spec != nil && r.CheckHost(node) == nil }}
+	r.containers = container.NewHosts(r.name(), s)
+	r.keep = &containerKeeper{keeper: r.keep, h: r.containers, isHost: func(node string) bool { return r.Spec != nil && r.CheckHost(node) == nil }}
 }
 
 // Containers returns the settings of a rack whose hosts are containers, or nil if hosts are
 // processes.
 func (r *Rack) Containers() *container.Settings {
-	if b, ok := r.hosts.(containerHosts); ok {
-		s := b.h.Settings()
-		return &s
+	if r.containers == nil {
+		return nil
 	}
-	return nil
+	s := r.containers.Settings()
+	return &s
 }
 
 func (b containerHosts) prepare(ctx context.Context) error {
@@ -53,21 +54,20 @@ func (b containerHosts) prepare(ctx context.Context) error {
 	if _, err := b.h.Engine(ctx); err != nil {
 		return err
 	}
-	if err := s.Save(b.r.Paths); err != nil {
+	if err := s.Save(b.launcher.paths); err != nil {
 		return err
 	}
 	if err := b.startWatcher(ctx); err != nil {
 		return err
 	}
-	return b.h.Prepare(ctx, b.r.Spec, b.r.exe)
+	return b.h.Prepare(ctx, b.launcher.spec, b.launcher.exe)
 }
 
 func (b containerHosts) startWatcher(ctx context.Context) error {
-	r := b.r
-	if err := r.starter().spawn(watcherNode, container.WatcherName, 0, here, "watcher", "--rack", r.Spec.Name); err != nil {
+	if err := b.launcher.spawn(watcherNode, container.WatcherName, 0, here, "watcher", "--rack", b.launcher.spec.Name); err != nil {
 		return err
 	}
-	return r.starter().waitAnswer(ctx, container.WatcherName, watcherNode)
+	return b.launcher.waitAnswer(ctx, container.WatcherName, watcherNode)
 }
 
 // RunWatcher runs the watcher of the rack called name. The watcher is the process that connects the
@@ -88,7 +88,7 @@ func RunWatcher(ctx context.Context, name string, logger *slog.Logger) error {
 }
 
 func (b containerHosts) start(ctx context.Context, host string) error {
-	return b.h.Start(ctx, b.r.Spec, host, b.r.exe)
+	return b.h.Start(ctx, b.launcher.spec, host, b.launcher.exe)
 }
 
 // inNetns calls f with the path of the network namespace that has a host's NIC, if there is one.
@@ -113,7 +113,7 @@ func (b containerHosts) cut(host string) error {
 // has kept it. Without a holder, the host gets its NIC when it starts.
 func (b containerHosts) restore(h *rackfile.Host) error {
 	return b.inNetns(h.Name, func(netns string) error {
-		end := b.r.hostEnd(h)
+		end := b.links.hostEnd(h)
 		end.Netns = netns
 		return nl.Configure(end)
 	})
@@ -126,21 +126,11 @@ func (b containerHosts) view() (join int, own uintptr) {
 func (b containerHosts) linkSet(host string, up bool) error { return b.h.MarkCut(host, !up) }
 
 func (b containerHosts) revive(ctx context.Context) ([]string, error) {
-	pids, err := b.r.keep.pids(watcherNode)
+	pids, err := b.launcher.keep.pids(watcherNode)
 	if err != nil || len(processes(pids)) > 0 {
 		return nil, err
 	}
 	return []string{container.WatcherName}, b.startWatcher(ctx)
-}
-
-func (b containerHosts) clear() error {
-	return ask(func(ctx context.Context) error {
-		if !exists(b.r.Paths.Ready()) {
-			return b.h.RemoveLate(ctx, container.Quiet)
-		}
-		_, err := b.h.Remove(ctx)
-		return err
-	})
 }
 
 // containerKeeper is the keeper of a rack whose hosts are containers. For the other nodes (the
@@ -211,16 +201,6 @@ func (k *containerKeeper) hung(node string) (bool, error) {
 	return c.State == "paused", err
 }
 
-// watch returns the status of the rack's watcher, or nil if the watcher does not answer.
-func (r *Rack) watch(ctx context.Context) *container.Watch {
-	var raw json.RawMessage
-	var w container.Watch
-	if answer(ctx, r.Control(container.WatcherName), &raw) != nil || json.Unmarshal(raw, &w) != nil {
-		return nil
-	}
-	return &w
-}
-
 // maxLook is how long leftContainers waits for a container engine (Docker, Podman) to list the
 // containers of racks.
 const maxLook = time.Second
@@ -244,23 +224,30 @@ func leftContainers(names map[string]bool) error {
 	return err
 }
 
-// clearBodies removes the containers of a rack whose hosts are containers. If the state folder is
+// removeContainers removes the containers of a rack whose hosts are containers. If the state folder is
 // lost, for example after a reboot, it asks the engine for the rack's containers.
-func (r *Rack) clearBodies() error {
-	s, err := container.Saved(r.Paths)
-	switch {
-	case s != nil:
-		return containerHosts{r, container.NewHosts(r.name(), *s)}.clear()
-	case err == nil && exists(r.Paths.Spec()):
-		return nil
+func removeContainers(name string, p rackfile.Paths) error {
+	s, err := container.Saved(p)
+	if s == nil {
+		if err == nil && exists(p.Spec()) {
+			return nil
+		}
+		left := make(map[string]bool)
+		if err := leftContainers(left); err != nil || !left[name] {
+			return err
+		}
+		socket, err := container.SocketFromEnv()
+		if err != nil {
+			return err
+		}
+		s = &container.Settings{Socket: socket}
 	}
-	left := make(map[string]bool)
-	if err := leftContainers(left); err != nil || !left[r.name()] {
+	h := container.NewHosts(name, *s)
+	return ask(func(ctx context.Context) error {
+		if !exists(p.Ready()) {
+			return h.RemoveLate(ctx, container.Quiet)
+		}
+		_, err := h.Remove(ctx)
 		return err
-	}
-	socket, err := container.SocketFromEnv()
-	if err != nil {
-		return err
-	}
-	return containerHosts{r, container.NewHosts(r.name(), container.Settings{Socket: socket})}.clear()
+	})
 }

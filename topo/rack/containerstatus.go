@@ -2,7 +2,10 @@ package rack
 
 import (
 	"context"
+	"encoding/json"
 
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/container"
 )
 
@@ -25,13 +28,8 @@ type ContainerStatus struct {
 	Seen []container.Seen `json:"seen,omitempty"`
 }
 
-// observeContainers fills in the states of containers that the engine and the watcher report. It
-// does nothing if hosts are processes.
-func (r observer) observeContainers(ctx context.Context, s *Status) {
-	b, ok := r.hosts.(containerHosts)
-	if !ok {
-		return
-	}
+// observe fills in the states of containers that the engine and the watcher report.
+func (b containerHosts) observe(ctx context.Context, s *Status) {
 	s.Runtime = RuntimeDocker
 	all := make(map[string]*ContainerStatus)
 	for i := range s.Hosts {
@@ -49,7 +47,7 @@ func (r observer) observeContainers(ctx context.Context, s *Status) {
 			cs.ExitCode = c.ExitCode
 		}
 	}
-	w := r.watch(ctx)
+	w := watched(ctx, b.launcher.paths)
 	switch {
 	case w == nil:
 		s.Watcher = "does not answer: containers that start are not plugged; `rdmalab up` with the same flags starts it again"
@@ -62,4 +60,14 @@ func (r observer) observeContainers(ctx context.Context, s *Status) {
 			cs.Plugged, cs.Plugs, cs.Error, cs.Seen = seen.Plugged, seen.Plugs, seen.Error, seen.Seen
 		}
 	}
+}
+
+// watched returns the status of the rack's watcher, or nil if the watcher does not answer.
+func watched(ctx context.Context, p rackfile.Paths) *container.Watch {
+	var raw json.RawMessage
+	var w container.Watch
+	if answer(ctx, control.NewClient(p.Socket(container.WatcherName)), &raw) != nil || json.Unmarshal(raw, &w) != nil {
+		return nil
+	}
+	return &w
 }

@@ -29,8 +29,8 @@ type takenDevice struct {
 
 // takeDevices checks the network devices of this machine that become ports, and sets them up. It writes
 // before how they were, so that giveBack can set them so again at any time.
-func (r builder) takeDevices() error {
-	if len(onMachine(r.Spec, r.deviceNames())) == 0 {
+func takeDevices(s *rackfile.Rack, p rackfile.Paths) error {
+	if len(onMachine(s, deviceNames(s))) == 0 {
 		return nil
 	}
 	state, err := os.Open(rackfile.StateRoot) // its lock keeps another rack from taking the same device meanwhile
@@ -42,11 +42,11 @@ func (r builder) takeDevices() error {
 		return err
 	}
 	var taken []takenDevice
-	for _, name := range onMachine(r.Spec, r.deviceNames()) {
-		d, _ := r.Spec.Devices.Named(name)
-		found, err := nl.DeviceByName(r.Paths.Outside(), d.Ifname, r.reachedAddresses())
+	for _, name := range onMachine(s, deviceNames(s)) {
+		d, _ := s.Devices.Named(name)
+		found, err := nl.DeviceByName(p.Outside(), d.Ifname, reachedAddresses(s))
 		if err == nil {
-			err = r.refuseDevice(&d, &found)
+			err = refuseDevice(s, p, &d, &found)
 		}
 		if err != nil {
 			return fmt.Errorf("%w %s: %w", ErrDevice, d.Ifname, err)
@@ -57,13 +57,13 @@ func (r builder) takeDevices() error {
 	if err != nil {
 		return err
 	}
-	whole := r.Paths.Devices() + ".new" // so that there is a whole file or none
-	if err := errors.Join(os.WriteFile(whole, data, 0o644), os.Rename(whole, r.Paths.Devices())); err != nil {
+	whole := p.Devices() + ".new" // so that there is a whole file or none
+	if err := errors.Join(os.WriteFile(whole, data, 0o644), os.Rename(whole, p.Devices())); err != nil {
 		return err
 	}
 	for _, t := range taken {
 		if !t.Up {
-			if err := nl.SetUpIndex(r.Paths.Outside(), t.Index, true); err != nil {
+			if err := nl.SetUpIndex(p.Outside(), t.Index, true); err != nil {
 				return fmt.Errorf("%w %s: %w", ErrDevice, t.Ifname, err)
 			}
 		}
@@ -73,9 +73,9 @@ func (r builder) takeDevices() error {
 
 // reachedAddresses returns the addresses that this machine must reach besides: those of the rack's other machines, and that from
 // which an SSH session runs this command.
-func (r builder) reachedAddresses() (list []netip.Addr) {
-	for _, m := range r.Spec.Machines {
-		if m.Name != r.Spec.Machine {
+func reachedAddresses(s *rackfile.Rack) (list []netip.Addr) {
+	for _, m := range s.Machines {
+		if m.Name != s.Machine {
 			list = append(list, m.Address)
 		}
 	}
@@ -86,18 +86,18 @@ func (r builder) reachedAddresses() (list []netip.Addr) {
 	return slices.DeleteFunc(list, func(a netip.Addr) bool { return !a.IsValid() })
 }
 
-func (r builder) deviceNames() (names []string) {
-	for _, d := range r.Spec.Devices {
+func deviceNames(s *rackfile.Rack) (names []string) {
+	for _, d := range s.Devices {
 		names = append(names, d.Name)
 	}
 	return names
 }
 
 // refuseDevice returns why a network device cannot be a port of this rack; nil means that it can.
-func (r builder) refuseDevice(d *rackfile.Device, found *nl.Device) error {
-	mtu := r.Spec.LinkMTU
-	for i := range r.Spec.Hosts {
-		mtu = max(mtu, r.Spec.MTUOf(&r.Spec.Hosts[i]))
+func refuseDevice(s *rackfile.Rack, p rackfile.Paths, d *rackfile.Device, found *nl.Device) error {
+	mtu := s.LinkMTU
+	for i := range s.Hosts {
+		mtu = max(mtu, s.MTUOf(&s.Hosts[i]))
 	}
 	switch {
 	case found.Loopback:
@@ -113,22 +113,22 @@ func (r builder) refuseDevice(d *rackfile.Device, found *nl.Device) error {
 	case found.MTU < mtu:
 		return fmt.Errorf("it carries packets of %d bytes, and this rack has some of %d: write `mtu: %d` in the rack file, or `ip link set %s mtu %d`", found.MTU, mtu, found.MTU, d.Ifname, mtu)
 	}
-	return r.otherRacks(d, found)
+	return otherRacks(p, found)
 }
 
 // otherRacks returns an error if another rack has a network device.
-func (r builder) otherRacks(d *rackfile.Device, found *nl.Device) error {
+func otherRacks(own rackfile.Paths, found *nl.Device) error {
 	names, err := List()
 	if err != nil {
 		return err
 	}
-	dev, inode, err := nl.ID(r.Paths.Outside())
+	dev, inode, err := nl.ID(own.Outside())
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		p := rackfile.PathsOf(name)
-		if p == r.Paths {
+		if p == own {
 			continue
 		}
 		taken, err := readTaken(p)
@@ -158,13 +158,13 @@ func readTaken(p rackfile.Paths) (list []takenDevice, err error) {
 
 // giveBack sets the network devices of the rack as they were before. One that has gone is left out, and of a file that
 // cannot be read none was set up. The switch does not run any more.
-func (r remover) giveBack() (err error) {
-	taken, _ := readTaken(r.Paths)
+func giveBack(p rackfile.Paths) (err error) {
+	taken, _ := readTaken(p)
 	for _, t := range taken {
 		if t.Up {
 			continue // nothing of this project sets it down
 		}
-		if e := nl.SetUpIndex(r.Paths.Outside(), t.Index, false); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		if e := nl.SetUpIndex(p.Outside(), t.Index, false); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, fmt.Errorf("%w %s: %w", ErrDevice, t.Ifname, e))
 		}
 	}
@@ -182,7 +182,7 @@ type DeviceStatus struct {
 
 // devices returns the states of the network devices of this machine, as their switches know them. A switch
 // that does not answer has none that works.
-func (r observer) devices(switches []NodeStatus) (list []DeviceStatus) {
+func (o observer) devices(switches []NodeStatus) (list []DeviceStatus) {
 	for i := range switches {
 		var d struct {
 			Ports []struct {
@@ -191,12 +191,12 @@ func (r observer) devices(switches []NodeStatus) (list []DeviceStatus) {
 			} `json:"ports"`
 		}
 		_ = json.Unmarshal(switches[i].Daemon, &d)
-		for _, dev := range r.Spec.Devices.At(switches[i].Name) {
+		for _, dev := range o.spec.Devices.At(switches[i].Name) {
 			s := DeviceStatus{Name: dev.Name, Ifname: dev.Ifname, Switch: switches[i].Name, Link: LinkNoCarrier}
 			for _, p := range d.Ports {
 				switch {
 				case p.Host != dev.Name:
-				case exists(r.Paths.Cut(dev.Name)):
+				case exists(o.paths.Cut(dev.Name)):
 					s.Link = LinkDown
 				case p.State == "up":
 					s.Link = LinkUp

@@ -30,7 +30,7 @@ func Down(ctx context.Context, name string) (found bool, err error) {
 	if err := rackfile.CheckName(name); err != nil {
 		return false, err
 	}
-	return handle(name).remover().down(ctx, name)
+	return handle(name).remover().down(ctx)
 }
 
 // DownSlice is Down for the slice of a rack, if it is of this generation. Another one stays. It waits for a
@@ -57,27 +57,32 @@ func DownSlice(ctx context.Context, name string, generation uint64) (found bool,
 }
 
 // remover removes a rack. It finds the rack's parts on the machine by the rack's name.
-type remover struct{ *Rack }
+type remover struct {
+	name    string
+	paths   rackfile.Paths
+	keep    keeper
+	reached func(step string)
+}
 
-func (r *Rack) remover() remover { return remover{r} }
+func (r *Rack) remover() remover { return remover{r.name(), r.Paths, r.keep, r.reached} }
 
-func (r remover) down(ctx context.Context, name string) (found bool, err error) {
+func (r remover) down(ctx context.Context) (found bool, err error) {
 	if found, err = r.traces(); err != nil || !found {
-		return false, rackError(name, err)
+		return false, rackError(r.name, err)
 	}
 	if os.Geteuid() != 0 {
-		return true, rackError(name, ErrPrivilege)
+		return true, rackError(r.name, ErrPrivilege)
 	}
-	l, err := acquire(ctx, r.Paths)
+	l, err := acquire(ctx, r.paths)
 	if err != nil {
-		return true, rackError(name, err)
+		return true, rackError(r.name, err)
 	}
 	err = r.clear()
-	return true, rackError(name, errors.Join(err, l.release(err == nil)))
+	return true, rackError(r.name, errors.Join(err, l.release(err == nil)))
 }
 
 func (r remover) traces() (bool, error) {
-	places := []string{r.Paths.Dir, r.Paths.Lock()}
+	places := []string{r.paths.Dir, r.paths.Lock()}
 	if k, ok := r.keep.(*cgroupKeeper); ok {
 		places = append(places, k.dir)
 	}
@@ -90,7 +95,7 @@ func (r remover) traces() (bool, error) {
 	}
 	left := make(map[string]bool)
 	err := leftContainers(left)
-	return left[r.name()], err
+	return left[r.name], err
 }
 
 // clear ends the rack's processes, and removes its cgroups, mounts and folder. The caller holds the
@@ -99,7 +104,7 @@ func (r remover) traces() (bool, error) {
 func (r remover) clear() error {
 	// Containers are removed first, because an engine that removes a network sends requests to the
 	// rack's watcher.
-	lost := r.clearBodies()
+	lost := removeContainers(r.name, r.paths)
 	if lost != nil && !errors.Is(lost, container.ErrNoEngine) {
 		return lost
 	}
@@ -110,19 +115,19 @@ func (r remover) clear() error {
 	if err := r.awaitStrays(); err != nil {
 		return err
 	}
-	if err := container.RemoveDriver(r.name()); err != nil {
+	if err := container.RemoveDriver(r.name); err != nil {
 		return err
 	}
 	r.reached("killed")
-	if err := errors.Join(r.giveBack(), r.unmount()); err != nil {
+	if err := errors.Join(giveBack(r.paths), unmount(r.paths.Dir)); err != nil {
 		return err
 	}
 	r.reached("unmounted")
-	if err := unix.Rmdir(r.Paths.Dir); err != nil && !errors.Is(err, unix.ENOENT) {
+	if err := unix.Rmdir(r.paths.Dir); err != nil && !errors.Is(err, unix.ENOENT) {
 		if errors.Is(err, unix.ENOTEMPTY) {
-			return fmt.Errorf("%s holds files that are no rack's: move them away", r.Paths.Dir)
+			return fmt.Errorf("%s holds files that are no rack's: move them away", r.paths.Dir)
 		}
-		return fmt.Errorf("remove %s: %w", r.Paths.Dir, err)
+		return fmt.Errorf("remove %s: %w", r.paths.Dir, err)
 	}
 	if lost != nil {
 		return fmt.Errorf("everything except its containers is down: run `rdmalab down` again when the engine is back (%w)", lost)
@@ -135,11 +140,11 @@ func (r remover) clear() error {
 // closed, and it closes those of a process that is killed one after the other: 256 hosts took 8 s.
 // A node that does not end, because it hangs or its NIC is stuck, is left to the end of the process.
 func (r remover) endNodes() {
-	up, err := Open(r.name())
+	up, err := Open(r.name)
 	if err != nil || !up.Spec.Shared() {
 		return
 	}
-	shared := processOf(up)
+	shared := up.shared()
 	if !shared.answers() {
 		return
 	}
@@ -158,7 +163,7 @@ const endWait = 3 * time.Second
 // calls this package) which died before it put them into the rack's cgroup (see passGate). They end
 // by themselves; awaitStrays makes sure that none is left when Down returns.
 func (r remover) awaitStrays() error {
-	mark := []byte("\x00node-init\x00--rack-dir\x00" + r.Paths.Dir + "\x00")
+	mark := []byte("\x00node-init\x00--rack-dir\x00" + r.paths.Dir + "\x00")
 	return waitFor(killWait, "end of processes that never came into the rack", func() (bool, error) {
 		lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 		if err != nil {
@@ -174,20 +179,20 @@ func (r remover) awaitStrays() error {
 }
 
 // unmount detaches the rack's tmpfs, and with it all pins of namespaces below.
-func (r remover) unmount() error {
+func unmount(dir string) error {
 	for range maxMounts {
 		points, err := mountPoints()
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(points, r.Paths.Dir) {
+		if !slices.Contains(points, dir) {
 			return nil
 		}
-		if err := unix.Unmount(r.Paths.Dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			return fmt.Errorf("unmount %s: %w", r.Paths.Dir, err)
+		if err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return fmt.Errorf("unmount %s: %w", dir, err)
 		}
 	}
-	return fmt.Errorf("unmount %s: more than %d mounts on top of each other", r.Paths.Dir, maxMounts)
+	return fmt.Errorf("unmount %s: more than %d mounts on top of each other", dir, maxMounts)
 }
 
 func mountPoints() ([]string, error) {

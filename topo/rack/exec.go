@@ -36,7 +36,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 		return 0, err
 	}
 	if os.Geteuid() != 0 {
-		return 0, rackError(r.Spec.Name, errExec(r, node))
+		return 0, rackError(r.Spec.Name, errExec(r.Spec, node))
 	}
 	pidfd, err := r.initFD(node)
 	if err != nil {
@@ -47,7 +47,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	// does nothing before it is in the node's cgroup.
 	join, own := nodeNamespaces, uintptr(0)
 	if !r.Spec.IsSwitch(node) {
-		join, own = r.hosts.view()
+		join, own = r.hosts().view()
 	}
 	cmd := exec.Command(r.exe, "exec-init", "--", argv[0])
 	if own != 0 {
@@ -69,7 +69,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	defer signal.Stop(signals)
-	err = r.starter().launch(node, cmd, func() error {
+	err = r.launcher().launch(node, cmd, func() error {
 		err := startInside(pidfd, join, cmd, argv[0])
 		if err == nil && tty != nil {
 			err = tty.lend(cmd.Process.Pid)

@@ -23,8 +23,8 @@ func (r *Rack) Crash(ctx context.Context, node string) error {
 		if ok, err := r.alive(node); err != nil || !ok {
 			return errors.Join(stateError(ok, "%s has crashed already; `rdmalab restart %s` brings it back", node, node), err)
 		}
-		err := errors.Join(r.starter().cancelTimer(node), r.crash(node))
-		r.starter().settle(ctx, node)
+		err := errors.Join(cancelTimer(r.keep, node), r.crash(node))
+		r.links().settle(ctx, node)
 		return err
 	})
 }
@@ -36,14 +36,14 @@ func (r *Rack) crash(node string) error {
 		return fmt.Errorf("crash %s: %w", node, err)
 	}
 	if !r.Spec.IsSwitch(node) {
-		if err := r.hosts.cut(node); err != nil {
+		if err := r.hosts().cut(node); err != nil {
 			return fmt.Errorf("crash %s: %w", node, err)
 		}
 	}
 	if err := r.keep.kill(node); err != nil {
 		return err
 	}
-	return processOf(r).awaitEnd(node, killWait)
+	return r.shared().awaitEnd(node, killWait)
 }
 
 // Hang stops every process of a host or of the switch until Resume. The node sends nothing more,
@@ -73,13 +73,13 @@ func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 		if is == on {
 			return hangError(node, on, r.Spec.IsSwitch(node))
 		}
-		if err := r.starter().cancelTimer(node); err != nil {
+		if err := cancelTimer(r.keep, node); err != nil {
 			return err
 		}
 		if on {
-			return errors.Join(r.keep.hang(node, true), processOf(r).hold(node, true))
+			return errors.Join(r.keep.hang(node, true), r.shared().hold(node, true))
 		}
-		return errors.Join(processOf(r).hold(node, false), r.keep.hang(node, false))
+		return errors.Join(r.shared().hold(node, false), r.keep.hang(node, false))
 	})
 }
 
@@ -118,21 +118,21 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 		return err
 	}
 	return r.locked(ctx, func() error {
-		if err := errors.Join(r.starter().cancelTimer(node), r.crash(node)); err != nil {
+		if err := errors.Join(cancelTimer(r.keep, node), r.crash(node)); err != nil {
 			return err
 		}
 		if h, _, ok := r.Spec.Host(node); ok {
-			if err := r.hosts.restore(h); err != nil {
+			if err := r.hosts().restore(h); err != nil {
 				return fmt.Errorf("restart %s: %w", node, err)
 			}
 		}
-		if err := errors.Join(r.starter().startShared(ctx), r.starter().startNode(ctx, node)); err != nil {
+		if err := errors.Join(r.launcher().startShared(ctx), r.startNode(ctx, node)); err != nil {
 			return err
 		}
-		if err := r.starter().waitReady(ctx, node); err != nil {
+		if err := r.launcher().waitAnswer(ctx, node, node); err != nil {
 			return errors.Join(err, r.crash(node))
 		}
-		r.starter().settle(ctx, node)
+		r.links().settle(ctx, node)
 		return os.Remove(r.Paths.Crashed(node))
 	})
 }
@@ -140,7 +140,7 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 // setLink sets the switch's end of a host's link up or down. If the host is a container that does
 // not run, there may be no link; the host then gets its link in this state when it starts.
 func (r *Rack) setLink(h *rackfile.Host, up bool) error {
-	if err := r.hosts.linkSet(h.Name, up); err != nil {
+	if err := r.hosts().linkSet(h.Name, up); err != nil {
 		return err
 	}
 	err := nl.SetUp(r.Paths.Netns(rackfile.SwitchName), h.Port, up)
@@ -148,21 +148,6 @@ func (r *Rack) setLink(h *rackfile.Host, up bool) error {
 		return ignoreMissing(err)
 	}
 	return err
-}
-
-// restoreLink configures the host's end of its link. If that end was removed, restoreLink makes the
-// link again.
-func (r *Rack) restoreLink(h *rackfile.Host) error {
-	_, err := nl.LinkByName(r.Paths.Netns(h.Name), h.Ifname())
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nl.Configure(r.hostEnd(h))
-	}
-	// The switch's end still exists if the host's end was renamed or moved to another namespace. It
-	// must be removed first.
-	if err := nl.DeleteLink(r.Paths.Netns(rackfile.SwitchName), h.Port); err != nil {
-		return err
-	}
-	return r.makeLink(h)
 }
 
 // Link cuts or restores the link of a host's NIC at the switch: both ends lose their carrier, or get it
@@ -179,12 +164,12 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 		}
 	}
 	return r.locked(ctx, func() error {
-		err := r.starter().cancelTimer(ActionLinkUp.timerName(host))
+		err := cancelTimer(r.keep, ActionLinkUp.timerName(host))
 		if isDevice {
-			return errors.Join(err, r.starter().cutAt(ctx, r.Spec.SwitchOf(device.Name), device.Name, up))
+			return errors.Join(err, r.cutAt(ctx, r.Spec.SwitchOf(device.Name), device.Name, up))
 		}
 		if _, _, remote := r.Spec.Remote(trunk); isTrunk && remote {
-			return errors.Join(err, r.starter().linkRemote(ctx, trunk, up))
+			return errors.Join(err, r.linkRemote(ctx, trunk, up))
 		}
 		if isTrunk {
 			port, _ := trunk.Ports()
@@ -192,13 +177,13 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 		}
 		h, _, _ := r.Spec.Host(host)
 		err = errors.Join(err, r.setLink(h, up))
-		r.starter().settle(ctx, host)
+		r.links().settle(ctx, host)
 		return err
 	})
 }
 
 // linkRemote cuts or restores a trunk to another machine at the end that is on this machine.
-func (r starter) linkRemote(ctx context.Context, trunk rackfile.Trunk, up bool) error {
+func (r *Rack) linkRemote(ctx context.Context, trunk rackfile.Trunk, up bool) error {
 	at := trunk.Leaf
 	if r.Spec.MachineOf(at) != r.Spec.Machine {
 		at = trunk.Far
@@ -208,9 +193,9 @@ func (r starter) linkRemote(ctx context.Context, trunk rackfile.Trunk, up bool) 
 
 // cutAt makes a switch cut or restore a port that has no interface of its own to set down. A file says that
 // it is cut, so that a switch that is started again leaves it so.
-func (r starter) cutAt(ctx context.Context, at, link string, up bool) error {
+func (r *Rack) cutAt(ctx context.Context, at, link string, up bool) error {
 	wasUp := !exists(r.Paths.Cut(link))
-	if err := r.markCut(link, !up); err != nil {
+	if err := markCut(r.Paths.Cut(link), !up); err != nil {
 		return err
 	}
 	if ok, err := r.alive(at); err != nil || !ok {
@@ -221,14 +206,13 @@ func (r starter) cutAt(ctx context.Context, at, link string, up bool) error {
 		Up   bool   `json:"up"`
 	}{link, up}
 	if err := r.Control(at).Call(ctx, "POST", "/trunk", body, nil); err != nil {
-		return errors.Join(err, r.markCut(link, !wasUp))
+		return errors.Join(err, markCut(r.Paths.Cut(link), !wasUp))
 	}
 	return nil
 }
 
-// markCut writes or removes the file that says that a port is cut.
-func (r starter) markCut(link string, cut bool) error {
-	file := r.Paths.Cut(link)
+// markCut writes or removes a file that says that a port is cut.
+func markCut(file string, cut bool) error {
 	if !cut {
 		if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -74,13 +74,13 @@ func withBothKeepers(t *testing.T, f func(t *testing.T, r *Rack)) {
 			r.Spec = testSpec(name)
 			r.useCgroup(root, name)
 			t.Cleanup(func() {
-				if _, err := r.remover().down(context.Background(), name); err != nil {
+				if _, err := r.remover().down(context.Background()); err != nil {
 					t.Error(err)
 				}
 			})
-			must(t, r.builder().up(t.Context()))
+			must(t, builder{rack: r}.up(t.Context()))
 			f(t, r)
-			if _, err := r.remover().down(t.Context(), name); err != nil {
+			if _, err := r.remover().down(t.Context()); err != nil {
 				t.Error(err)
 			}
 			if left := tracesOf(t, name); len(left) > 0 {
@@ -113,7 +113,7 @@ func TestCrashAndRestart(t *testing.T) {
 				t.Errorf("hang of the crashed %s: %v, want ErrState", node, err)
 			}
 		}
-		if err := r.builder().existing(t.Context()); !errors.Is(err, ErrAlreadyUp) {
+		if err := (builder{rack: r}).existing(t.Context()); !errors.Is(err, ErrAlreadyUp) {
 			t.Errorf("up over nodes that were crashed on purpose: %v, want ErrAlreadyUp", err)
 		}
 		must(t, r.Restart(ctx, rackfile.SwitchName))

@@ -45,26 +45,30 @@ type GuestRequest struct {
 }
 
 // Guests adds guests to a rack that is up, and removes them.
-type Guests struct{ r *Rack }
+type Guests struct {
+	rack *Rack
+	// daemon is that of the switch at which guests get their ports: the only one, or the first leaf.
+	daemon *control.Client
+}
 
 // Guests returns the manager of the rack's guests.
-func (r *Rack) Guests() Guests { return Guests{r} }
+func (r *Rack) Guests() Guests { return Guests{r, r.Control(r.Spec.SwitchNames()[0])} }
 
 // Add connects the network namespace at q.Netns to the switch: it makes a link, gives it addresses
 // of the rack's subnets, and opens a port of the switch. It returns when the switch forwards frames
 // of the guest. After an error, nothing of the guest is left.
 func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) {
 	var g guests.Guest
-	err := gs.r.locked(ctx, func() (err error) {
+	err := gs.rack.locked(ctx, func() (err error) {
 		g, err = gs.make(&q)
 		if err != nil {
 			return err
 		}
-		if err := answer(ctx, gs.r.Control(gs.r.Spec.SwitchNames()[0]), nil); err != nil {
+		if err := answer(ctx, gs.daemon, nil); err != nil {
 			return fmt.Errorf("%w (%w)", ErrNoSwitch, err)
 		}
 		// The guest's file is written first, because Remove and Down find the other parts by it.
-		if err := guests.Write(gs.r.Paths, &g); err != nil {
+		if err := guests.Write(gs.rack.Paths, &g); err != nil {
 			return err
 		}
 		if err := gs.plug(ctx, &g); err != nil {
@@ -77,12 +81,12 @@ func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) 
 
 // make chooses the name, addresses and port of a guest, and returns its description.
 func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
-	list, err := guests.List(gs.r.Paths)
+	list, err := guests.List(gs.rack.Paths)
 	if err != nil {
 		return g, err
 	}
-	taken := append(gs.r.Spec.HostNames(), gs.r.Spec.SwitchNames()...)
-	for _, t := range gs.r.Spec.Trunks() {
+	taken := append(gs.rack.Spec.HostNames(), gs.rack.Spec.SwitchNames()...)
+	for _, t := range gs.rack.Spec.Trunks() {
 		leaf, spine := t.Ports()
 		taken = append(taken, leaf, spine)
 	}
@@ -107,11 +111,11 @@ func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 		return g, fmt.Errorf("%w %s: the MAC address %v is that of %s: choose another, or none", ErrGuest, name, q.MAC, owner)
 	}
 	for n := 0; ; n++ {
-		h, err := gs.r.Spec.NewGuest(name, "g-"+digest(q.Network, q.Container, q.Ifname), n)
+		h, err := gs.rack.Spec.NewGuest(name, "g-"+digest(q.Network, q.Container, q.Ifname), n)
 		if err != nil {
 			return g, fmt.Errorf("%w: %w", ErrGuest, err)
 		}
-		_, host := gs.r.Spec.ByAddr(h.IPv4) // after an apply the hosts' addresses may have gaps
+		_, host := gs.rack.Spec.ByAddr(h.IPv4) // after an apply the hosts' addresses may have gaps
 		if host || slices.ContainsFunc(list, func(o guests.Guest) bool { return o.IPv4 == h.IPv4 }) {
 			continue
 		}
@@ -128,11 +132,11 @@ func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 // guest.
 func (gs Guests) macs(list []guests.Guest) map[wire.MAC]string {
 	m := make(map[wire.MAC]string)
-	for _, s := range gs.r.Spec.SwitchAddresses() {
+	for _, s := range gs.rack.Spec.SwitchAddresses() {
 		m[s.MAC] = s.Name
 	}
-	for i := range gs.r.Spec.Hosts {
-		m[gs.r.Spec.Hosts[i].MAC] = gs.r.Spec.Hosts[i].Name
+	for i := range gs.rack.Spec.Hosts {
+		m[gs.rack.Spec.Hosts[i].MAC] = gs.rack.Spec.Hosts[i].Name
 	}
 	for i := range list {
 		m[list[i].MAC] = list[i].Name
@@ -150,12 +154,12 @@ func digest(parts ...string) string {
 }
 
 func (gs Guests) plug(ctx context.Context, g *guests.Guest) error {
-	end := gs.r.hostEnd(&g.Host)
+	end := gs.rack.links().hostEnd(&g.Host)
 	end.Netns, end.Name = g.Netns, g.Ifname
 	if err := nl.EnableIPv6(g.Netns); err != nil {
 		return err
 	}
-	if err := nl.Connect(gs.r.portEnd(&g.Host), end, gs.r.Spec.LinkMTU); err != nil {
+	if err := nl.Connect(gs.rack.links().portEnd(&g.Host), end, gs.rack.Spec.LinkMTU); err != nil {
 		if errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("%w %s: the container has an interface %s already: choose another name (%w)", ErrGuest, g.Name, g.Ifname, err)
 		}
@@ -174,7 +178,7 @@ func (gs Guests) plug(ctx context.Context, g *guests.Guest) error {
 func (gs Guests) askSwitch(ctx context.Context, method, path string, in any) error {
 	ctx, cancel := context.WithTimeout(ctx, plugWait)
 	defer cancel()
-	return gs.r.Control(gs.r.Spec.SwitchNames()[0]).Call(ctx, method, path, in, nil)
+	return gs.daemon.Call(ctx, method, path, in, nil)
 }
 
 // Remove removes a guest. It is no error if the guest does not exist, if the switch does not
@@ -189,8 +193,8 @@ func (gs Guests) Keep(ctx context.Context, network string, keep func(g *guests.G
 }
 
 func (gs Guests) removeAll(ctx context.Context, which func(g *guests.Guest) bool) error {
-	return gs.r.locked(ctx, func() error {
-		list, err := guests.List(gs.r.Paths)
+	return gs.rack.locked(ctx, func() error {
+		list, err := guests.List(gs.rack.Paths)
 		if err != nil {
 			return err
 		}
@@ -207,7 +211,7 @@ func (gs Guests) removeAll(ctx context.Context, which func(g *guests.Guest) bool
 // remove removes one guest. It removes the guest's file last; until then every step can be
 // repeated.
 func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
-	if err := nl.DeleteLink(gs.r.Paths.Netns(rackfile.SwitchName), g.Port); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := nl.DeleteLink(gs.rack.Paths.Netns(rackfile.SwitchName), g.Port); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
 	}
 	// A switch that does not answer is no error: a crashed switch reads the files of guests when it
@@ -216,13 +220,13 @@ func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
 	if err := gs.askSwitch(ctx, http.MethodDelete, "/ports/"+g.Name, nil); errors.As(err, &said) && said.Status != http.StatusNotFound {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
 	}
-	return guests.Remove(gs.r.Paths, g.Name)
+	return guests.Remove(gs.rack.Paths, g.Name)
 }
 
 // Check returns the guest if there is a file for it, and an error that says what is wrong with the
 // guest, or nil if the guest works.
 func (gs Guests) Check(network, container, ifname, netns string) (guests.Guest, error) {
-	list, err := guests.List(gs.r.Paths)
+	list, err := guests.List(gs.rack.Paths)
 	if err != nil {
 		return guests.Guest{}, err
 	}
@@ -231,7 +235,7 @@ func (gs Guests) Check(network, container, ifname, netns string) (guests.Guest, 
 		return guests.Guest{}, fmt.Errorf("%w: %s of container %.20s is not attached to network %s", ErrGuest, ifname, container, network)
 	}
 	g := list[i]
-	port, err := nl.LinkByName(gs.r.Paths.Netns(rackfile.SwitchName), g.Port)
+	port, err := nl.LinkByName(gs.rack.Paths.Netns(rackfile.SwitchName), g.Port)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return g, fmt.Errorf("%w %s: its link is gone", ErrGuest, g.Name)
@@ -250,8 +254,8 @@ func (gs Guests) Check(network, container, ifname, netns string) (guests.Guest, 
 		return g, fmt.Errorf("%w %s: %s has the address %v, not %v", ErrGuest, g.Name, ifname, end.MAC, g.MAC)
 	}
 	addrs, err := nl.Addrs(netns, ifname)
-	if err == nil && !slices.Contains(addrs, gs.r.Spec.Prefix4(&g.Host)) {
-		err = fmt.Errorf("%w %s: %s lacks the address %v", ErrGuest, g.Name, ifname, gs.r.Spec.Prefix4(&g.Host))
+	if err == nil && !slices.Contains(addrs, gs.rack.Spec.Prefix4(&g.Host)) {
+		err = fmt.Errorf("%w %s: %s lacks the address %v", ErrGuest, g.Name, ifname, gs.rack.Spec.Prefix4(&g.Host))
 	}
 	return g, err
 }

@@ -39,35 +39,43 @@ type hostRuntime interface {
 	revive(ctx context.Context) ([]string, error)
 }
 
+func (r *Rack) hosts() hostRuntime {
+	if r.containers != nil {
+		return r.containerHosts()
+	}
+	return processHosts{r.links(), r.launcher()}
+}
+
 // processHosts is the hostRuntime of a rack whose hosts are processes. The state folder has pins of
 // their namespaces, which keep these alive.
-type processHosts struct{ r *Rack }
-
-var _ hostRuntime = processHosts{}
+type processHosts struct {
+	links    links
+	launcher launcher
+}
 
 func (b processHosts) prepare(context.Context) error {
-	err := each(onMachine(b.r.Spec, b.r.Spec.HostNames()), func(host string) error { return nl.Create(b.r.Paths.Netns(host)) })
+	err := each(onMachine(b.links.spec, b.links.spec.HostNames()), func(host string) error { return nl.Create(b.links.paths.Netns(host)) })
 	if err != nil {
 		return err
 	}
-	return b.r.builder().makeLinks()
+	return b.links.makeAll()
 }
 
 func (b processHosts) start(_ context.Context, host string) error {
-	return b.r.starter().startProcess(host)
+	return b.launcher.startProcess(host)
 }
 
 func (b processHosts) cut(host string) error {
 	var errs []error
-	for _, h := range b.r.Spec.NICs(host) {
-		errs = append(errs, ignoreMissing(nl.SetUp(b.r.Paths.Netns(host), h.Ifname(), false)))
+	for _, h := range b.links.spec.NICs(host) {
+		errs = append(errs, ignoreMissing(nl.SetUp(b.links.paths.Netns(host), h.Ifname(), false)))
 	}
 	return errors.Join(errs...)
 }
 
 func (b processHosts) restore(host *rackfile.Host) error {
-	for _, h := range b.r.Spec.NICs(host.Name) {
-		if err := b.r.restoreLink(h); err != nil {
+	for _, h := range b.links.spec.NICs(host.Name) {
+		if err := b.links.restore(h); err != nil {
 			return err
 		}
 	}
@@ -92,11 +100,12 @@ func ignoreMissing(err error) error {
 // containerNamespaces are the namespaces of a container that a program enters to run on its host.
 const containerNamespaces = unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
 
-func (r starter) startNode(ctx context.Context, node string) error {
+// startNode starts a switch or a host. It does not wait until the daemon answers.
+func (r *Rack) startNode(ctx context.Context, node string) error {
 	if r.Spec.IsSwitch(node) {
-		return r.startProcess(node)
+		return r.launcher().startProcess(node)
 	}
-	if err := r.hosts.start(ctx, node); err != nil {
+	if err := r.hosts().start(ctx, node); err != nil {
 		return fmt.Errorf("%s: %w", node, err)
 	}
 	return nil

@@ -124,9 +124,8 @@ func (n *containerNode) tee() (*os.File, error) {
 
 // startDaemon starts the host's daemon on the processors that the rack's description names.
 func (n *containerNode) startDaemon(out *os.File) (pid int, err error) {
-	r := &Rack{Spec: n.rack}
 	err = nl.OnOwnThread(func() error {
-		return r.starter().place(n.host.Name, func() error {
+		return launcher{spec: n.rack}.place(n.host.Name, func() error {
 			pid, err = syscall.ForkExec("/proc/self/exe", []string{programName, "host", "--rack-dir", n.dir, "--name", n.host.Name}, &syscall.ProcAttr{
 				Env: os.Environ(), Files: []uintptr{0, out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
 			})

@@ -21,17 +21,22 @@ const gateFD = 3
 // gave up.
 var errGate = errors.New("was not let into the rack; such processes are started by rdmalab only")
 
-// starter starts the processes of nodes, also timers, in their namespaces and cgroups, and waits
+// launcher starts the processes of nodes, also timers, in their namespaces and cgroups, and waits
 // until their daemons answer.
-type starter struct{ *Rack }
+type launcher struct {
+	spec  *rackfile.Rack
+	paths rackfile.Paths
+	keep  keeper
+	exe   string
+}
 
-func (r *Rack) starter() starter { return starter{r} }
+func (r *Rack) launcher() launcher { return launcher{r.Spec, r.Paths, r.keep, r.exe} }
 
 // launch calls start, which must start cmd, and then adds the new process to the cgroup of its
 // node. The process must first call passGate, which waits until it was added. If the controller
 // dies before that, passGate returns errGate. launch does not use clone3 with CLONE_INTO_CGROUP,
 // because Linux kills a process that is made in a cgroup on which cgroup.kill was used earlier.
-func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
+func (l launcher) launch(node string, cmd *exec.Cmd, start func() error) error {
 	gate, open, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("start %s: %w", node, err)
@@ -42,10 +47,10 @@ func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("start %s: %w", node, err), open.Close())
 	}
-	switch err = r.keep.adopt(node, cmd.Process.Pid); {
+	switch err = l.keep.adopt(node, cmd.Process.Pid); {
 	case err == nil:
 		_, err = open.Write([]byte{1})
-	case errors.Is(err, unix.EINVAL) && r.Spec.Priority == rackfile.PriorityRealtime:
+	case errors.Is(err, unix.EINVAL) && l.spec.Priority == rackfile.PriorityRealtime:
 		err = errRealtime // a cgroup without real-time runtime refuses a real-time process with EINVAL
 	}
 	if err = errors.Join(err, open.Close()); err != nil {
@@ -59,20 +64,20 @@ func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 // spawn starts this program with args as a process of a node, in new namespaces as the clone flags
 // say. The process goes on when the caller ends. Its output goes to the rack's log called log. spawn
 // calls `around` with the function that starts the process.
-func (r starter) spawn(node, log string, flags uintptr, around func(start func() error) error, args ...string) error {
-	if err := r.keep.prepare(node); err != nil {
+func (l launcher) spawn(node, log string, flags uintptr, around func(start func() error) error, args ...string) error {
+	if err := l.keep.prepare(node); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(r.Paths.Log(log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(l.paths.Log(log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", log, err)
 	}
 	defer file.Close() // the process has its own descriptor of the file
-	cmd := exec.Command(r.exe, args...)
+	cmd := exec.Command(l.exe, args...)
 	cmd.Args[0] = programName
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", file, file
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Setsid: true}
-	err = r.launch(node, cmd, func() error { return around(cmd.Start) })
+	err = l.launch(node, cmd, func() error { return around(cmd.Start) })
 	if err == nil {
 		go func() { _ = cmd.Wait() }() // reaps the process, if it ends before this program
 	}

@@ -122,9 +122,9 @@ func dieHalfWay(what, rack, step string) error {
 		}
 	}
 	if what == "up-and-die" {
-		return r.builder().up(context.Background())
+		return builder{rack: r}.up(context.Background())
 	}
-	_, err := r.remover().down(context.Background(), rack)
+	_, err := r.remover().down(context.Background())
 	return err
 }
 
@@ -144,7 +144,7 @@ func applyAndDie(rack, step string) error {
 }
 
 func applyTo(ctx context.Context, r *Rack, want *rackfile.Rack) error {
-	return r.Applier().Apply(ctx, want, false, func(*rackplan.Plan) {}, func(string) {})
+	return r.Applier(want, false).Apply(ctx, func(*rackplan.Plan) {}, func(string) {})
 }
 
 // upOnFullDisk brings a rack up where the state folder has room for only this number of files, the

@@ -48,12 +48,12 @@ func processors(s *rackfile.Rack, node string, allowed []int) []int {
 
 // place runs f with its thread bound to the processors of a node and with the rack's priority, so
 // that processes which f starts inherit both. The caller's goroutine must be locked to its thread.
-func (r starter) place(node string, f func() error) error {
-	return r.bound(node, func() error { return r.prioritised(f) })
+func (l launcher) place(node string, f func() error) error {
+	return l.bound(node, func() error { return l.prioritised(f) })
 }
 
 // bound runs f with its thread bound to the processors of a node.
-func (r starter) bound(node string, f func() error) error {
+func (l launcher) bound(node string, f func() error) error {
 	var before unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (r starter) bound(node string, f func() error) error {
 			allowed = append(allowed, c)
 		}
 	}
-	list := processors(r.Spec, node, allowed)
+	list := processors(l.spec, node, allowed)
 	if len(list) == 0 {
 		return f()
 	}
@@ -86,8 +86,8 @@ var errRealtime = errors.New("the kernel refuses `priority: realtime`: it needs 
 // it is the lowest priority of SCHED_RR: a thread that yields lets the next thread of the rack run,
 // whatever share of the processor both have had. A thread that computes for long gives the
 // processor to the others after a time slice.
-func (r starter) prioritised(f func() error) error {
-	if r.Spec.Priority != rackfile.PriorityRealtime {
+func (l launcher) prioritised(f func() error) error {
+	if l.spec.Priority != rackfile.PriorityRealtime {
 		return f()
 	}
 	before, err := unix.SchedGetAttr(0, 0)

@@ -54,7 +54,7 @@ func (fullKeeper) adopt(string, int) error {
 // for.
 func TestACgroupWithoutRealtime(t *testing.T) {
 	for priority, want := range map[string]error{"": unix.EINVAL, rackfile.PriorityRealtime: errRealtime} {
-		r := starter{&Rack{Spec: &rackfile.Rack{Priority: priority}, keep: fullKeeper{}}}
+		r := launcher{spec: &rackfile.Rack{Priority: priority}, keep: fullKeeper{}}
 		cmd := exec.Command("sleep", "60")
 		if err := r.launch("ms0", cmd, cmd.Start); !errors.Is(err, want) {
 			t.Errorf("priority %q: %v, want %v", priority, err, want)
@@ -75,7 +75,7 @@ func TestPriority(t *testing.T) {
 	}
 	own := policyOf(0) // the test may itself have another policy than SCHED_NORMAL
 	for priority, want := range map[string]uint32{"": own, rackfile.PriorityNormal: own, rackfile.PriorityRealtime: unix.SCHED_RR} {
-		r := starter{&Rack{Spec: &rackfile.Rack{Priority: priority, Switch: rackfile.Switch{CPU: rackfile.NoCPU}}}}
+		r := launcher{spec: &rackfile.Rack{Priority: priority, Switch: rackfile.Switch{CPU: rackfile.NoCPU}}}
 		err := nl.OnOwnThread(func() error {
 			cmd := exec.Command("sleep", "60")
 			if err := r.place(rackfile.SwitchName, cmd.Start); err != nil {

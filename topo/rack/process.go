@@ -41,33 +41,28 @@ const programName = "rdmalab"
 
 // startProcess starts a node's process 1 in the node's namespaces and cgroup. The process goes on
 // when the caller ends.
-func (r starter) startProcess(node string) error {
+func (l launcher) startProcess(node string) error {
 	const flags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
-	args := []string{"node-init", "--rack-dir", r.Paths.Dir, "--name", node}
-	if r.Spec.Shared() {
+	args := []string{"node-init", "--rack-dir", l.paths.Dir, "--name", node}
+	if l.spec.Shared() {
 		args = append(args, "--shared")
 	}
-	if r.Spec.IsSwitch(node) {
+	if l.spec.IsSwitch(node) {
 		args = append(args, "--switch")
 	}
-	return r.spawn(node, node, flags, func(start func() error) error {
-		return nl.Do(r.Paths.Netns(r.Spec.NamespaceOf(node)), func() error { return r.place(node, start) })
+	return l.spawn(node, node, flags, func(start func() error) error {
+		return nl.Do(l.paths.Netns(l.spec.NamespaceOf(node)), func() error { return l.place(node, start) })
 	}, args...)
 }
 
-// waitReady waits until a node's daemon answers. If the daemon dies, the error contains the end of
-// its log.
-func (r starter) waitReady(ctx context.Context, node string) error {
-	return r.waitAnswer(ctx, node, node)
-}
-
 // waitAnswer waits until a daemon answers: that of a node, or the watcher of containers. kept is
-// the name under which r.keep has the processes of the daemon.
-func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
-	poll := readyPoll * time.Duration(1+len(r.Nodes())/readyNodes)
+// the name under which the keeper has the processes of the daemon. If the daemon dies, the error contains
+// the end of its log.
+func (l launcher) waitAnswer(ctx context.Context, node, kept string) error {
+	poll := readyPoll * time.Duration(1+len(nodesOf(l.spec))/readyNodes)
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
-	client := r.Control(node)
+	client := control.NewClient(l.paths.Socket(node))
 	for polls := 0; ; polls++ {
 		err := answer(ctx, client, nil)
 		if err == nil {
@@ -76,13 +71,13 @@ func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 		if errors.Is(err, control.ErrNotRunning) && polls%deathPolls == 0 {
 			// Process 1 of the node's PID namespace starts before the daemon and ends after it. So
 			// if the node has no process, the daemon has died; otherwise it may still be starting.
-			if pids, aerr := r.keep.pids(kept); aerr != nil || len(processes(pids)) == 0 {
-				return errors.Join(fmt.Errorf("%s died while it started; its log ends with\n%s", node, r.tail(node)), aerr)
+			if pids, aerr := l.keep.pids(kept); aerr != nil || len(processes(pids)) == 0 {
+				return errors.Join(fmt.Errorf("%s died while it started; its log ends with\n%s", node, l.tail(node)), aerr)
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not answer within %v: %w; its log ends with\n%s", node, readyWait, err, r.tail(node))
+			return fmt.Errorf("%s does not answer within %v: %w; its log ends with\n%s", node, readyWait, err, l.tail(node))
 		case <-time.After(poll):
 		}
 	}
@@ -95,8 +90,8 @@ func answer(ctx context.Context, client *control.Client, out any) error {
 	return client.Call(ctx, "GET", "/status", nil, out)
 }
 
-func (r starter) tail(node string) string {
-	b, err := os.ReadFile(r.Paths.Log(node))
+func (l launcher) tail(node string) string {
+	b, err := os.ReadFile(l.paths.Log(node))
 	if err != nil {
 		return "  (" + err.Error() + ")"
 	}

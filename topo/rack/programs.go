@@ -48,7 +48,7 @@ func (r *Rack) ProgramEnv(host string, now Inherited) ([]string, error) {
 	}
 	path := r.Paths.VerbsLibrary()
 	if os.Geteuid() != 0 {
-		if err := admitted(r, host); err != nil {
+		if err := admitted(r.Spec, r.Paths, host); err != nil {
 			return nil, rackError(r.Spec.Name, err)
 		}
 		if !exists(path) {

@@ -15,7 +15,7 @@ func TestHostsFile(t *testing.T) {
 	r := &Rack{Spec: testSpec("a")}
 	want := "127.0.0.1 localhost\n::1 localhost\n" +
 		"10.77.0.2 ms0\nfd00:77::2 ms0\n10.77.0.3 cn0\nfd00:77::3 cn0\n10.77.0.4 cn1\nfd00:77::4 cn1\n"
-	if got := r.builder().hostsFile(); got != want {
+	if got := hostsFile(r.Spec); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

@@ -28,13 +28,12 @@ type Rack struct {
 	// Revived lists processes of the rack that had died and that Up has restarted.
 	Revived []string
 	keep    keeper
-	hosts   hostRuntime
+	// containers are those of the hosts; nil if the hosts are processes.
+	containers *container.Hosts
 	// exe is the path of rdmalab, which is also the program of the nodes' daemons.
 	exe string
 	// far returns the status of a rack on other machines; nil if the rack, or this slice of it, is here.
 	far func(ctx context.Context) (Status, error)
-	// secret is that of a slice; nil if the rack has one machine.
-	secret []byte
 	// reached is called after steps of Up and Down, with the name of the step. Tests kill the
 	// controller there.
 	reached func(step string)
@@ -97,7 +96,6 @@ func List() ([]string, error) {
 func handle(name string) *Rack {
 	r := &Rack{Paths: rackfile.PathsOf(name), exe: "/proc/self/exe", reached: func(string) {}}
 	r.useCgroup(cgroup2Root(), name)
-	r.hosts = processHosts{r}
 	return r
 }
 
@@ -124,7 +122,12 @@ func (r *Rack) useCgroup(root, name string) {
 
 // Nodes returns the names of the switches and of the hosts that this machine runs.
 func (r *Rack) Nodes() []string {
-	return onMachine(r.Spec, append(r.Spec.SwitchNames(), r.Spec.HostNames()...))
+	return nodesOf(r.Spec)
+}
+
+// nodesOf returns the names of the switches and of the hosts that the machine of a description runs.
+func nodesOf(s *rackfile.Rack) []string {
+	return onMachine(s, append(s.SwitchNames(), s.HostNames()...))
 }
 
 // onMachine leaves out the nodes that other machines run.

@@ -247,7 +247,7 @@ func TestUpRollsBack(t *testing.T) {
 			}
 		}
 	}
-	err := r.builder().up(t.Context())
+	err := (builder{rack: r}).up(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "cn1 died") || !strings.Contains(err.Error(), "told to fail") {
 		t.Errorf("up with a dying daemon: %v; want the node and its log", err)
 	}
@@ -260,7 +260,7 @@ func TestUpRollsBack(t *testing.T) {
 			cancel()
 		}
 	}
-	if err := r.builder().up(ctx); !errors.Is(err, context.Canceled) {
+	if err := (builder{rack: r}).up(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted up: %v", err)
 	}
 	if left := tracesOf(t, name); len(left) > 0 {

@@ -30,23 +30,23 @@ type Hold struct {
 const PathEnded = "/ended/"
 
 // startShared starts the process that runs all nodes, if the rack has one and it does not run.
-func (r starter) startShared(ctx context.Context) error {
-	if !r.Spec.Shared() {
+func (l launcher) startShared(ctx context.Context) error {
+	if !l.spec.Shared() {
 		return nil
 	}
-	pids, err := r.keep.pids(sharedNode)
+	pids, err := l.keep.pids(sharedNode)
 	if err != nil || len(processes(pids)) > 0 {
 		return err
 	}
 	around := func(start func() error) error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		return r.prioritised(start)
+		return l.prioritised(start)
 	}
-	if err := r.spawn(sharedNode, rackfile.DaemonsName, 0, around, "daemons", "--rack-dir", r.Paths.Dir); err != nil {
+	if err := l.spawn(sharedNode, rackfile.DaemonsName, 0, around, "daemons", "--rack-dir", l.paths.Dir); err != nil {
 		return err
 	}
-	return r.waitAnswer(ctx, rackfile.DaemonsName, sharedNode)
+	return l.waitAnswer(ctx, rackfile.DaemonsName, sharedNode)
 }
 
 // sharedProcess is how a command speaks to the process that runs all nodes of a rack with
@@ -56,7 +56,7 @@ type sharedProcess struct {
 	client *control.Client
 }
 
-func processOf(r *Rack) sharedProcess {
+func (r *Rack) shared() sharedProcess {
 	return sharedProcess{r.Spec.Shared(), r.Control(rackfile.DaemonsName)}
 }
 

@@ -149,14 +149,15 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 		sw := r.Spec.OnSwitch(name).Switch
 		s.Switches = append(s.Switches, NodeStatus{Name: name, Role: rackfile.SwitchName, IPv4: sw.IPv4, IPv6: sw.IPv6, MAC: sw.MAC, Program: sw.Program})
 	}
-	links, err := r.observer().links()
+	o := observer{r.Spec, r.Paths, r.keep}
+	links, err := o.links()
 	if err != nil {
 		return s, rackError(s.Name, err)
 	}
 	errs := make([]error, len(s.Switches)+len(s.Hosts))
 	var wg sync.WaitGroup
 	for i := range s.Switches {
-		wg.Go(func() { errs[i] = r.observer().observe(ctx, &s.Switches[i]) })
+		wg.Go(func() { errs[i] = o.observe(ctx, &s.Switches[i]) })
 	}
 	for i := range s.Hosts {
 		n := &s.Hosts[i]
@@ -165,20 +166,22 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 			Name: h.Name, Role: string(h.Role), Port: h.Port, IPv4: h.IPv4, IPv6: h.IPv6, MAC: h.MAC,
 			Memory: h.Memory, Link: linkState(links, h.Port),
 		}
-		wg.Go(func() { errs[len(s.Switches)+i] = r.observer().observe(ctx, n) })
+		wg.Go(func() { errs[len(s.Switches)+i] = o.observe(ctx, n) })
 	}
 	wg.Wait()
-	s.Trunks = r.observer().trunks(links, s.Switches)
-	s.Devices = r.observer().devices(s.Switches)
+	s.Trunks = o.trunks(links, s.Switches)
+	s.Devices = o.devices(s.Switches)
 	if len(s.Switches) > 0 { // else this machine runs none
 		s.Switch = s.Switches[0]
 	}
 	if r.Spec.Fabric == nil {
 		s.Switches = nil
 	}
-	r.observer().observeContainers(ctx, &s)
+	if r.containers != nil {
+		r.containerHosts().observe(ctx, &s)
+	}
 	s.State = s.Worst()
-	s.Unfinished = r.unfinished()
+	s.Unfinished = unfinished(r.Paths)
 	list, err := guests.List(r.Paths)
 	errs = append(errs, err)
 	for i := range list {
@@ -187,13 +190,15 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 	return s, rackError(s.Name, errors.Join(errs...))
 }
 
-// observer finds out the state of links, processes and containers, for Status.
-type observer struct{ *Rack }
+// observer finds out the state of links and processes, for Status.
+type observer struct {
+	spec  *rackfile.Rack
+	paths rackfile.Paths
+	keep  keeper
+}
 
-func (r *Rack) observer() observer { return observer{r} }
-
-func (r observer) links() (map[string]nl.Link, error) {
-	list, err := nl.Links(r.Paths.Netns(rackfile.SwitchName))
+func (o observer) links() (map[string]nl.Link, error) {
+	list, err := nl.Links(o.paths.Netns(rackfile.SwitchName))
 	if errors.Is(err, nl.ErrPrivilege) {
 		return nil, ErrPrivilege
 	}
@@ -206,19 +211,19 @@ func (r observer) links() (map[string]nl.Link, error) {
 
 // trunks returns the states of the trunks that have an end on this machine. A trunk to another machine
 // has no interface: its switch here knows whether it works.
-func (r observer) trunks(links map[string]nl.Link, switches []NodeStatus) (list []TrunkStatus) {
-	for _, c := range r.Spec.Trunks() {
+func (o observer) trunks(links map[string]nl.Link, switches []NodeStatus) (list []TrunkStatus) {
+	for _, c := range o.spec.Trunks() {
 		near, _ := c.Ports()
 		at := c.Leaf
-		if r.Spec.MachineOf(at) != r.Spec.Machine {
+		if o.spec.MachineOf(at) != o.spec.Machine {
 			at = c.Far
 		}
-		_, _, remote := r.Spec.Remote(c)
+		_, _, remote := o.spec.Remote(c)
 		switch i := slices.IndexFunc(switches, func(n NodeStatus) bool { return n.Name == at }); {
 		case i < 0: // of other machines
 		case remote:
 			t := trunkStatus(&switches[i], c.Name())
-			if exists(r.Paths.Cut(t.Name)) {
+			if exists(o.paths.Cut(t.Name)) {
 				t.Link = LinkDown
 			}
 			list = append(list, t)
@@ -270,23 +275,23 @@ func linkState(links map[string]nl.Link, port string) LinkState {
 }
 
 // observe fills in the state of a node, as its processes and its daemon show it.
-func (r observer) observe(ctx context.Context, n *NodeStatus) error {
+func (o observer) observe(ctx context.Context, n *NodeStatus) error {
 	machine := rackfile.MachineOf(n.Name) // of a further NIC the host, whose process runs it
-	pids, err := r.keep.pids(machine)
+	pids, err := o.keep.pids(machine)
 	if err != nil {
 		return err
 	}
 	ps := processes(pids)
-	n.InitPID, n.PID = initAndDaemon(ps, r.Spec.Shared())
+	n.InitPID, n.PID = initAndDaemon(ps, o.spec.Shared())
 	if n.PID == 0 {
 		n.State = StateCrashed
-		n.Meant = exists(r.Paths.Crashed(n.Name))
-		if why, err := os.ReadFile(r.Paths.Broken(n.Name)); err == nil && !n.Meant {
+		n.Meant = exists(o.paths.Crashed(n.Name))
+		if why, err := os.ReadFile(o.paths.Broken(n.Name)); err == nil && !n.Meant {
 			n.Reason = string(why)
 		}
 		return nil
 	}
-	hung, err := r.keep.hung(machine)
+	hung, err := o.keep.hung(machine)
 	if err != nil {
 		return err
 	}
@@ -295,7 +300,7 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 		return nil
 	}
 	var d daemonStatus
-	if err := answer(ctx, r.Control(n.Name), &n.Daemon); err != nil {
+	if err := answer(ctx, control.NewClient(o.paths.Socket(n.Name)), &n.Daemon); err != nil {
 		var said *control.Error
 		if n.State = StateSilent; !errors.As(err, &said) {
 			return nil // the status reports that the daemon does not answer

@@ -63,7 +63,7 @@ func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string
 	if r.far != nil {
 		return errors.New("a rack on several machines has no timers on its client: leave out --for, and end it by `rdmalab heal`")
 	}
-	return r.locked(ctx, func() error { return r.starter().startTimer(d, a, node) })
+	return r.locked(ctx, func() error { return r.launcher().startTimer(d, a, node) })
 }
 
 // apart has the suffixes of timer names for actions that do not end a crash or hang of the node
@@ -81,29 +81,29 @@ func (r *Rack) Cancel(ctx context.Context, a Action, node string) error {
 	if r.far != nil {
 		return nil // After has started none
 	}
-	return r.locked(ctx, func() error { return r.starter().cancelTimer(a.timerName(node)) })
+	return r.locked(ctx, func() error { return cancelTimer(r.keep, a.timerName(node)) })
 }
 
-func (r starter) startTimer(d time.Duration, a Action, node string) error {
+func (l launcher) startTimer(d time.Duration, a Action, node string) error {
 	name := a.timerName(node)
-	if err := r.cancelTimer(name); err != nil {
+	if err := cancelTimer(l.keep, name); err != nil {
 		return err
 	}
-	return r.spawn(timerNode(name), "timers", 0, here,
-		"timer", "--rack", r.Spec.Name, "--after", d.String(), "--action", string(a), "--node", node)
+	return l.spawn(timerNode(name), "timers", 0, here,
+		"timer", "--rack", l.spec.Name, "--after", d.String(), "--action", string(a), "--node", node)
 }
 
 // cancelTimer ends the timer with this name, unless the caller is that timer.
-func (r starter) cancelTimer(name string) error {
+func cancelTimer(k keeper, name string) error {
 	node := timerNode(name)
-	pids, err := r.keep.pids(node)
+	pids, err := k.pids(node)
 	if err != nil {
 		return err
 	}
 	if len(pids) == 0 || slices.Contains(pids, os.Getpid()) {
 		return nil
 	}
-	return r.keep.kill(node)
+	return k.kill(node)
 }
 
 // RunTimer is the program of the process that After starts. It waits for the time d and then

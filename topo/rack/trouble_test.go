@@ -125,7 +125,7 @@ func TestBusyNamespace(t *testing.T) {
 			must(t, guest.Process.Kill())
 			_ = guest.Wait() // it was killed
 		}()
-		if _, err := r.remover().down(t.Context(), r.Spec.Name); err != nil {
+		if _, err := r.remover().down(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if left := tracesOf(t, r.Spec.Name); len(left) > 0 {
@@ -134,7 +134,7 @@ func TestBusyNamespace(t *testing.T) {
 		if p, ok := readProc(guest.Process.Pid); !ok || p.state == 'Z' {
 			t.Error("the guest was ended with the rack")
 		}
-		must(t, r.builder().up(t.Context()))
+		must(t, builder{rack: r}.up(t.Context()))
 		if s := stateOf(t, r, "cn0"); s != StateUp {
 			t.Errorf("cn0 is %s, want up", s)
 		}

@@ -5,10 +5,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -16,13 +13,8 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/container"
-	"github.com/rdmalab/rdmalab/topo/nl"
 	"github.com/rdmalab/rdmalab/topo/rackplan"
 )
-
-// stateSize are the mount options of a rack's tmpfs. Its size bounds logs and descriptions; it has 1 MiB
-// for each port of a switch, whose host keeps there 0.5 MiB of files that show its NIC to programs.
-const stateSize = "size=320m,mode=0755"
 
 // Up brings a rack up, and waits until every daemon answers. First it removes the remains of an
 // earlier rack of the same name. If the rack is already up, Up at most restarts processes (see
@@ -32,7 +24,7 @@ const stateSize = "size=320m,mode=0755"
 func Up(ctx context.Context, s *rackfile.Rack) (*Rack, error) {
 	r := handle(s.Name)
 	r.Spec = s
-	return r, r.builder().up(ctx)
+	return r, builder{rack: r}.up(ctx)
 }
 
 // UpInContainers is Up for a rack whose hosts are containers.
@@ -52,7 +44,7 @@ func UpInContainers(ctx context.Context, s *rackfile.Rack, in container.Settings
 	case s.Priority == rackfile.PriorityRealtime:
 		return r, rackError(s.Name, onlyProcesses("priority", s.Priority, rackfile.PriorityNormal))
 	}
-	return r, r.builder().up(ctx)
+	return r, builder{rack: r}.up(ctx)
 }
 
 // onlyProcesses is the error for a rack of containers whose file has a value that containers cannot
@@ -65,21 +57,24 @@ func onlyProcesses(key, value, other string) error {
 // it. A slice of another generation, or with another secret, is ErrForeign, and stays.
 func UpSlice(ctx context.Context, s *rackfile.Rack, secret []byte) (*Rack, error) {
 	r := handle(s.Name)
-	r.Spec, r.secret = s, secret
-	return r, r.builder().up(ctx)
+	r.Spec = s
+	return r, builder{r, secret}.up(ctx)
 }
 
 // builder brings a rack up. It removes the remains of an earlier rack, and makes the state folder,
 // namespaces, links and nodes.
-type builder struct{ *Rack }
+type builder struct {
+	rack *Rack
+	// secret is that of a slice; nil if the rack has one machine.
+	secret []byte
+}
 
-func (r *Rack) builder() builder { return builder{r} }
-
-func (r builder) up(ctx context.Context) error {
+func (b builder) up(ctx context.Context) error {
+	r := b.rack
 	if os.Geteuid() != 0 {
 		return rackError(r.Spec.Name, ErrPrivilege)
 	}
-	if len(r.Spec.Machines) > 0 && r.secret == nil {
+	if len(r.Spec.Machines) > 0 && b.secret == nil {
 		return rackError(r.Spec.Name, errors.New("it is on several machines, and this is no slice of it: bring it up by `rdmalab up`"))
 	}
 	if _, signals := r.keep.(*signalKeeper); signals && r.Spec.Fabric != nil {
@@ -90,10 +85,10 @@ func (r builder) up(ctx context.Context) error {
 		return rackError(r.Spec.Name, err)
 	}
 	r.reached("lock")
-	if err := r.existing(ctx); err != nil {
+	if err := b.existing(ctx); err != nil {
 		return rackError(r.Spec.Name, errors.Join(err, l.release(false)))
 	}
-	err = r.build(ctx)
+	err = b.build(ctx)
 	if err == nil {
 		return rackError(r.Spec.Name, l.release(false))
 	}
@@ -104,7 +99,8 @@ func (r builder) up(ctx context.Context) error {
 // rack that did not come up completely, or of which nodes have died without a command, counts as
 // not up, unless its hosts are of another kind (processes or containers): then Up is refused.
 // existing restarts other processes that have died, such as the watcher.
-func (r builder) existing(ctx context.Context) error {
+func (b builder) existing(ctx context.Context) error {
+	r := b.rack
 	if _, err := os.Stat(r.Paths.Ready()); err != nil {
 		return nil
 	}
@@ -116,7 +112,7 @@ func (r builder) existing(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
-	if !r.sameUp(was) {
+	if !b.sameUp(was) {
 		return ErrForeign
 	}
 	saved, err := container.Saved(r.Paths)
@@ -126,11 +122,11 @@ func (r builder) existing(ctx context.Context) error {
 	if now := r.Containers(); (saved == nil) != (now == nil) || saved != nil && *saved != *now {
 		return errKind
 	}
-	if r.Revived, err = r.hosts.revive(ctx); err != nil {
+	if r.Revived, err = r.hosts().revive(ctx); err != nil {
 		return err
 	}
 	if len(r.Revived) > 0 {
-		r.awaitRevival(was)
+		b.awaitRevival(was)
 	}
 	for _, node := range onMachine(was, append(was.HostNames(), was.SwitchNames()...)) {
 		if _, err := os.Stat(r.Paths.Crashed(node)); err == nil {
@@ -152,12 +148,12 @@ func (r builder) existing(ctx context.Context) error {
 
 // sameUp reports whether a rack that is up was made by the same up as this slice; a rack on one machine
 // has no such mark.
-func (r builder) sameUp(was *rackfile.Rack) bool {
-	if was.Machine != r.Spec.Machine || was.Generation != r.Spec.Generation {
+func (b builder) sameUp(was *rackfile.Rack) bool {
+	if was.Machine != b.rack.Spec.Machine || was.Generation != b.rack.Spec.Generation {
 		return false
 	}
-	secret, err := os.ReadFile(r.Paths.Secret())
-	return r.secret == nil || err == nil && subtle.ConstantTimeCompare(secret, r.secret) == 1
+	secret, err := os.ReadFile(b.rack.Paths.Secret())
+	return b.secret == nil || err == nil && subtle.ConstantTimeCompare(secret, b.secret) == 1
 }
 
 // sameRack reports whether a rack that is up was made from the description now, or has become that of
@@ -170,10 +166,10 @@ func sameRack(was, now *rackfile.Rack) bool {
 // awaitRevival waits until the hosts of the rack `was` run. Before hostRuntime.revive restarted
 // other processes, such as the watcher, these hosts could not start. A host that does not run after
 // readyWait counts as lost.
-func (r builder) awaitRevival(was *rackfile.Rack) {
+func (b builder) awaitRevival(was *rackfile.Rack) {
 	_ = waitFor(readyWait, "hosts", func() (bool, error) {
 		for _, host := range onMachine(was, was.HostNames()) {
-			if ok, err := r.alive(host); err == nil && !ok && !exists(r.Paths.Crashed(host)) {
+			if ok, err := b.rack.alive(host); err == nil && !ok && !exists(b.rack.Paths.Crashed(host)) {
 				return false, nil
 			}
 		}
@@ -183,24 +179,25 @@ func (r builder) awaitRevival(was *rackfile.Rack) {
 
 // build makes all parts of the rack, step by step. The controller may be killed after any step;
 // Down then removes the parts that exist.
-func (r builder) build(ctx context.Context) error {
+func (b builder) build(ctx context.Context) error {
+	r := b.rack
 	steps := []struct {
 		name string
 		do   func(context.Context) error
 	}{
 		{"clear", func(context.Context) error { return r.remover().clear() }},
-		{"state", func(context.Context) error { return r.makeState() }},
-		{"namespaces", func(context.Context) error { return r.makeNamespaces() }},
-		{"devices", func(context.Context) error { return r.takeDevices() }},
-		{"links", r.hosts.prepare},
-		{"shared", func(ctx context.Context) error { return r.starter().startShared(ctx) }},
+		{"state", func(context.Context) error { return makeState(r.Spec, r.Paths, b.secret) }},
+		{"namespaces", func(context.Context) error { return makeNamespaces(r.Spec, r.Paths) }},
+		{"devices", func(context.Context) error { return takeDevices(r.Spec, r.Paths) }},
+		{"links", r.hosts().prepare},
+		{"shared", r.launcher().startShared},
 		{"processes", func(ctx context.Context) error {
-			return each(r.Nodes(), func(node string) error { return r.starter().startNode(ctx, node) })
+			return each(r.Nodes(), func(node string) error { return r.startNode(ctx, node) })
 		}},
 		{"answers", func(ctx context.Context) error {
-			return each(r.Nodes(), func(node string) error { return r.starter().waitReady(ctx, node) })
+			return each(r.Nodes(), func(node string) error { return r.launcher().waitAnswer(ctx, node, node) })
 		}},
-		{"trunks", r.starter().awaitTrunks},
+		{"trunks", r.links().awaitTrunks},
 		{"ready", func(context.Context) error { return os.WriteFile(r.Paths.Ready(), nil, 0o644) }},
 	}
 	for _, s := range steps {
@@ -238,104 +235,4 @@ func each(nodes []string, f func(node string) error) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-// makeState mounts the rack's tmpfs and writes the files that the daemons read.
-func (r builder) makeState() error {
-	p := r.Paths
-	if err := os.Mkdir(p.Dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make state folder: %w", err)
-	}
-	if err := unix.Mount("rdmalab", p.Dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, stateSize); err != nil {
-		return fmt.Errorf("mount state folder %s: %w", p.Dir, err)
-	}
-	// The mount is made private. Otherwise the pins of namespaces below it would be copied to other
-	// mount namespaces, which would keep the namespaces alive.
-	if err := unix.Mount("", p.Dir, "", unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make state folder %s private: %w", p.Dir, err)
-	}
-	for _, file := range []string{p.Netns("x"), p.Socket("x"), p.Log("x"), p.Crashed("x"), p.Broken("x"), p.Timer("x")} {
-		if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
-			return fmt.Errorf("make state folder: %w", err)
-		}
-	}
-	if err := os.WriteFile(p.Hosts(), []byte(r.hostsFile()), 0o644); err != nil {
-		return err
-	}
-	if err := r.admit(); err != nil {
-		return err
-	}
-	if r.secret != nil {
-		if err := os.WriteFile(p.Secret(), r.secret, 0o600); err != nil {
-			return err
-		}
-	}
-	data, err := r.Spec.Encode()
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(p.Spec(), data, 0o644)
-}
-
-// hostsFile returns the content of the file that every host sees as /etc/hosts.
-func (r builder) hostsFile() string {
-	var b strings.Builder
-	b.WriteString("127.0.0.1 localhost\n::1 localhost\n")
-	line := func(a netip.Addr, name string) { fmt.Fprintf(&b, "%s %s\n", a, name) }
-	for i := range r.Spec.Hosts {
-		h := &r.Spec.Hosts[i]
-		line(h.IPv4, h.HostAlias())
-		line(h.IPv6, h.HostAlias())
-	}
-	return b.String()
-}
-
-func (r builder) makeNamespaces() error {
-	// Trunks to other machines go out from where this program runs, and network devices are there.
-	if len(r.Spec.Machines) > 0 || len(r.Spec.Devices) > 0 {
-		if err := nl.Pin(r.Paths.Outside()); err != nil {
-			return err
-		}
-	}
-	if err := nl.Create(r.Paths.Netns(rackfile.SwitchName)); err != nil {
-		return err
-	}
-	return nl.DisableIPv6(r.Paths.Netns(rackfile.SwitchName)) // the switch forwards IPv6, but has no IPv6 addresses in this namespace
-}
-
-func (r builder) makeLinks() error {
-	return each(onMachine(r.Spec, r.Spec.LinkNames()), func(link string) error {
-		if h, _, ok := r.Spec.Host(link); ok {
-			return r.makeLink(h)
-		}
-		if _, ok := r.Spec.Devices.Named(link); ok {
-			return nil // it exists
-		}
-		return r.makeTrunk(link)
-	})
-}
-
-// makeTrunk makes a trunk between two switches, whose ends are in the namespace of all switches.
-func (r builder) makeTrunk(name string) error {
-	c, _ := r.Spec.TrunkNamed(name)
-	if r.Spec.MachineOf(c.Far) != r.Spec.Machine {
-		return nil // the switch makes it, by UDP
-	}
-	leaf, far := c.Ports()
-	mtu := r.Spec.LinkMTU // that of the link that carries the longest frames
-	for i := range r.Spec.Hosts {
-		mtu = max(mtu, r.Spec.MTUOf(&r.Spec.Hosts[i]))
-	}
-	netns, alias := r.Paths.Netns(rackfile.SwitchName), "rdmalab/"+r.Spec.Name+"/"+name
-	return nl.Connect(nl.End{Netns: netns, Name: leaf, Alias: alias}, nl.End{Netns: netns, Name: far, Alias: alias}, mtu)
-}
-
-func (r *Rack) makeLink(h *rackfile.Host) error {
-	return nl.Connect(r.portEnd(h), r.hostEnd(h), r.Spec.MTUOf(h))
-}
-
-func (r *Rack) portEnd(h *rackfile.Host) nl.End { return container.PortEnd(r.Spec, r.Paths, h) }
-
-func (r *Rack) hostEnd(h *rackfile.Host) nl.End {
-	return container.HostEnd(r.Spec, h, r.Paths.Netns(h.Name))
 }

@@ -9,26 +9,28 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // admit installs the libraries for unmodified programs. If the rack's description names a group, its
 // users may run programs on the NICs of the hosts. For that, admit gives the folder of sockets to
 // root and the group; files that daemons make there then belong to the group. Sockets that are not
 // for programs give no rights to the group.
-func (r builder) admit() error {
+func admit(s *rackfile.Rack, p rackfile.Paths) error {
 	// The libraries are written now, because programs of other users and in containers cannot write them
 	// later.
-	if _, err := PlaceLibraries(r.Paths); err != nil || r.Spec.Group == "" {
+	if _, err := PlaceLibraries(p); err != nil || s.Group == "" {
 		return err
 	}
-	gid, err := groupID(r.Spec.Group)
+	gid, err := groupID(s.Group)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(r.Paths.VerbsLibrary())
+	dir := filepath.Dir(p.VerbsLibrary())
 	// The setgid bit is set last, because a change of the owner would clear it.
 	if err := errors.Join(os.Chown(dir, 0, gid), os.Chmod(dir, 0o750|os.ModeSetgid)); err != nil {
-		return fmt.Errorf("give group %s the folder of sockets: %w", r.Spec.Group, err)
+		return fmt.Errorf("give group %s the folder of sockets: %w", s.Group, err)
 	}
 	return nil
 }
@@ -55,12 +57,12 @@ func groupID(name string) (int, error) {
 
 // admitted returns an error if the caller, who is not root, may not use the socket of a host's NIC
 // for programs.
-func admitted(r *Rack, host string) error {
-	err := unix.Faccessat(unix.AT_FDCWD, r.Paths.Verbs(host), unix.W_OK, unix.AT_EACCESS)
+func admitted(s *rackfile.Rack, p rackfile.Paths, host string) error {
+	err := unix.Faccessat(unix.AT_FDCWD, p.Verbs(host), unix.W_OK, unix.AT_EACCESS)
 	switch {
 	case !errors.Is(err, unix.EACCES):
 		return nil // the host may have crashed; the program then gets the error
-	case r.Spec.Group == "":
+	case s.Group == "":
 		return fmt.Errorf("only root may use the NIC of %s: run the program with sudo, or write `group: NAME` into the rack file, and bring the rack up again", host)
 	}
 	who := strconv.Itoa(os.Geteuid())
@@ -68,14 +70,14 @@ func admitted(r *Rack, host string) error {
 		who = u.Username
 	}
 	return fmt.Errorf("user %s is not in group %s, which may use the NIC of %s: root adds them with `usermod -aG %s %s`, "+
-		"which counts from their next login", who, r.Spec.Group, host, r.Spec.Group, who)
+		"which counts from their next login", who, s.Group, host, s.Group, who)
 }
 
 // errExec returns the error for a caller who is not root and wants to enter a node.
-func errExec(r *Rack, node string) error {
-	if _, _, ok := r.Spec.Host(node); !ok || r.Spec.Group == "" {
+func errExec(s *rackfile.Rack, node string) error {
+	if _, _, ok := s.Host(node); !ok || s.Group == "" {
 		return ErrPrivilege
 	}
 	return fmt.Errorf("%w. The NIC of %s alone needs group %s and not root: `eval \"$(rdmalab env %s)\"`, "+
-		"and then the program in the network of your shell", ErrPrivilege, node, r.Spec.Group, node)
+		"and then the program in the network of your shell", ErrPrivilege, node, s.Group, node)
 }
