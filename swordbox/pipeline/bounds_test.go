@@ -439,7 +439,7 @@ func TestNotesEnd(t *testing.T) {
 		}
 		return Forward()
 	})
-	r.spec.Name, p.spec.Name = "test", "test"
+	r.program.spec.Name, p.spec.Name = "test", "test"
 	quiet := func(after any) {
 		t.Helper()
 		r.want("another frame", r.send(2, plain(mac(2), mac(1))), "[1]")

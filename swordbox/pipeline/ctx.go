@@ -25,7 +25,7 @@ func (c *Ctx) Ports() int { return len(c.s.ports) }
 
 // Observed reports whether a capture runs, or a Follower traces requests. Only then does a program
 // format the Note of a Verdict.
-func (c *Ctx) Observed() bool { return c.s.observed }
+func (c *Ctx) Observed() bool { return c.s.notes.on }
 
 // Lookup returns the port at which the host with an address is; -1 means that the switch does not
 // know it.
@@ -67,16 +67,16 @@ func (c *Ctx) Emit(f *wire.Frame, note string) bool {
 		return false
 	}
 	s.counters.Emitted++
-	s.decisions.makes(s.spec.Name, f)
-	if s.note = note; s.observed && note == "" {
-		s.note = "made by " + s.spec.Name
+	s.decisions.makes(s.program.spec.Name, f)
+	if s.notes.text = note; s.notes.on && note == "" {
+		s.notes.text = "made by " + s.program.spec.Name
 	}
-	if s.observed {
-		s.note += s.decisions.author()
+	if s.notes.on {
+		s.notes.text += s.decisions.author()
 	}
 	s.decisions.done()
 	ok := c.emit(f, n)
-	s.note = ""
+	s.notes.text = ""
 	return ok
 }
 
@@ -112,16 +112,16 @@ func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 	if h == nil {
 		return false
 	}
-	if c.s.note = note; c.s.observed && note == "" {
-		c.s.note = "released by " + c.s.spec.Name
+	if c.s.notes.text = note; c.s.notes.on && note == "" {
+		c.s.notes.text = "released by " + c.s.program.spec.Name
 	}
-	c.s.from = h.ingress
+	c.s.notes.from = h.ingress
 	if f != nil {
-		c.s.rewrite(h.ingress, c.s.sealer.Check(h.data), f, nil)
+		c.s.rewrite(h.ingress, c.s.parsed.sealer.Check(h.data), f, nil)
 	} else {
 		c.s.release(h)
 	}
-	c.s.note, c.s.from = "", -1
+	c.s.notes.text, c.s.notes.from = "", -1
 	c.s.held.remove(id)
 	return true
 }
@@ -130,7 +130,7 @@ func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 // when it drops a frame that it has taken (Ingresser) or kept (Egresser). port is the port at which
 // the frame arrived, or through which it was to leave.
 func (c *Ctx) Drop(port int, r Reason, f packetio.Frame) {
-	c.s.decisions.dropsFrame(c.s.spec.Name, port, r, f.Data, f.Packets())
+	c.s.decisions.dropsFrame(c.s.program.spec.Name, port, r, f.Data, f.Packets())
 	c.s.decisions.done() // the program says itself why
 	c.s.CountDrop(port, r, f.Packets())
 }
@@ -141,7 +141,7 @@ func (c *Ctx) Discard(id HoldID, r Reason) bool {
 	if h == nil {
 		return false
 	}
-	c.s.decisions.dropsFrame(c.s.spec.Name, h.ingress, r, h.data, 1)
+	c.s.decisions.dropsFrame(c.s.program.spec.Name, h.ingress, r, h.data, 1)
 	c.s.dropped(h.ingress, r, 1)
 	c.s.decisions.done()
 	c.s.held.remove(id)

@@ -29,7 +29,7 @@ func TestDecisions(t *testing.T) {
 		}
 		return Forward()
 	})
-	r.spec.Name, p.spec.Name = "test", "test"
+	r.program.spec.Name, p.spec.Name = "test", "test"
 	r.Observe(false)
 	for psn := range wire.PSN(6) {
 		r.send(0, roce(0, 1, psn, "x"))
@@ -107,7 +107,7 @@ func TestDecisionsInNotes(t *testing.T) {
 		c.Emit(&p.Frame, "instead")
 		return Consume()
 	})
-	r.spec.Name, p.spec.Name = "test", "test"
+	r.program.spec.Name, p.spec.Name = "test", "test"
 	for psn, want := range map[wire.PSN]string{
 		1: "in dropped by the switch: gap (program test, rule r1)", 2: "out refused (program test); in taken by test", 3: "out instead; in taken by test",
 	} {

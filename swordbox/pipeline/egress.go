@@ -74,28 +74,39 @@ func (p *Place) Leave() {
 // unqueued is the empty QueuedPorts of a program without queues.
 var unqueued = new(QueuedPorts)
 
-// load sets the program. A program that is no Egresser has no queues; one that is no Ingresser
-// decides about arriving frames at no port.
-func (s *Switch) load(p Program) {
-	s.program, s.spec, s.queued = p, p.Spec(), unqueued
-	if s.egress, _ = p.(Egresser); s.egress != nil {
-		s.queued = s.egress.Queued()
+// program is the program of a switch, with what it decides besides RoCEv2 packets: about frames that
+// leave as an Egresser, about frames that come in as an Ingresser, and about damaged frames as a Guard.
+type program struct {
+	Program
+	spec    Spec
+	egress  Egresser     // the program if it decides about frames that leave; otherwise nil
+	queued  *QueuedPorts // the ports at which the program queues frames that leave
+	ingress Ingresser    // the program if it decides about frames that come in; otherwise nil
+	taken   *MarkedPorts // the ports at which the program decides about frames that come in
+	guard   guard
+}
+
+// load returns what a switch keeps of a program. A program that is no Egresser has no queues; one that
+// is no Ingresser decides about arriving frames at no port.
+func load(p Program) program {
+	l := program{Program: p, spec: p.Spec(), queued: unqueued, taken: unmarked}
+	if l.egress, _ = p.(Egresser); l.egress != nil {
+		l.queued = l.egress.Queued()
 	}
-	s.guard.program, _ = p.(Guard)
-	s.Marks.marker, _ = p.(Marker)
-	s.taken = unmarked
-	if s.ingress, _ = p.(Ingresser); s.ingress != nil {
-		s.taken = s.ingress.Taken()
+	if l.ingress, _ = p.(Ingresser); l.ingress != nil {
+		l.taken = l.ingress.Taken()
 	}
+	l.guard.program, _ = p.(Guard)
+	return l
 }
 
 // kept asks the program whether it keeps a frame that is about to leave.
 func (c *Ctx) kept(to int, f packetio.Frame) bool {
 	s := c.s
-	note, from := s.note, s.from
-	s.note, s.from = "", -1
-	kept := s.egress.Egress(c, to, f)
-	s.note, s.from = note, from
+	note, from := s.notes.text, s.notes.from
+	s.notes.text, s.notes.from = "", -1
+	kept := s.program.egress.Egress(c, to, f)
+	s.notes.text, s.notes.from = note, from
 	return kept
 }
 
@@ -109,9 +120,9 @@ func (c *Ctx) Transmit(port int, f packetio.Frame, note string) bool {
 		return false
 	}
 	f.Data = append(s.out.Alloc(len(f.Data)), f.Data...)
-	before, queued := s.note, s.queued
-	s.note, s.queued = note, unqueued
+	before, queued := s.notes.text, s.program.queued
+	s.notes.text, s.program.queued = note, unqueued
 	s.send(-1, port, f)
-	s.note, s.queued = before, queued
+	s.notes.text, s.program.queued = before, queued
 	return true
 }

@@ -26,7 +26,7 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 	if to < 0 {
 		dst := addressee(&f)
 		if dst.IsMulticast() {
-			f = entrance{s}.encoded(f)
+			f = encoded(f, s.out, s.parsed.sealer)
 			if isReserved(dst) {
 				s.dropped(in, ReasonReserved, f.Packets())
 				return false
@@ -46,7 +46,7 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 			to = hop
 		default:
 			if to = s.fdb.lookup(s.ctx.Now, dst); to < 0 {
-				return s.spread(in, entrance{s}.encoded(f), nil)
+				return s.spread(in, encoded(f, s.out, s.parsed.sealer), nil)
 			}
 		}
 	}
@@ -109,8 +109,8 @@ func (s *Switch) spread(in int, f packetio.Frame, g *groupEntry) bool {
 // send sends f, which came in at port `in` (-1: the switch made it), out of a port, unless the program
 // keeps it.
 func (s *Switch) send(in, to int, f packetio.Frame) {
-	if s.queued.Has(to) {
-		f = entrance{s}.encoded(f)
+	if s.program.queued.Has(to) {
+		f = encoded(f, s.out, s.parsed.sealer)
 		if s.ctx.kept(to, f) {
 			return
 		}
@@ -122,8 +122,8 @@ func (s *Switch) send(in, to int, f packetio.Frame) {
 	p := &s.ports[to]
 	p.TxPackets += uint64(f.Packets())
 	p.TxBytes += uint64(f.Len())
-	if s.note != "" {
-		s.remark(len(s.out.Frames), s.note)
+	if s.notes.text != "" {
+		s.notes.add(len(s.out.Frames), s.notes.text)
 	}
 	s.out.Frames = append(s.out.Frames, f)
 }
@@ -135,33 +135,13 @@ func (s *Switch) dropped(in int, r Reason, packets int) {
 		c = &s.ports[in].PortCounters
 	}
 	c.drop(r, packets)
-	if s.observed {
+	if s.notes.on {
 		if f := s.ctx.follower; f != nil {
 			f.Dropped()
 		}
-		s.remark(-1, "dropped by the switch: "+string(r)+s.decisions.author())
+		s.notes.add(-1, "dropped by the switch: "+string(r)+s.decisions.author())
 	}
 }
-
-// remark adds a note about a frame: the received frame if `out` is -1, otherwise the frame at index
-// `out` of the output batch.
-func (s *Switch) remark(out int, text string) {
-	if s.observed {
-		n := Note{Out: out, Text: text, Peer: -1}
-		if out >= 0 {
-			n.Peer = s.from
-		}
-		s.notes = append(s.notes, n)
-	}
-}
-
-// Observe turns Notes on or off. While Notes are off, the switch spends no time on them.
-func (s *Switch) Observe(on bool) { s.observed = on }
-
-// Notes describes what the last call of Frame, Tick, Step or Load did besides plain forwarding:
-// which packets it dropped, rewrote or emitted, and why. The result is valid until the next call.
-// It is empty unless Observe is on.
-func (s *Switch) Notes() []Note { return s.notes }
 
 // CountDrop counts packets that were dropped outside the pipeline or by a program, for example
 // because a fault was injected, the egress queue was full or the port was down. port is the port at
@@ -247,7 +227,7 @@ func (s *Switch) Counters() (Counters, map[Reason]uint64) {
 // Flows returns the flow counters, sorted by packets, the largest number first.
 func (s *Switch) Flows() []Flow { return s.flows.list(s.ctx.Now) }
 
-func (s *Switch) Spec() Spec { return s.spec }
+func (s *Switch) Spec() Spec { return s.program.spec }
 
 // MAC is a learnt address with its port.
 type MAC struct {

@@ -23,7 +23,7 @@ type Ingresser interface {
 // took asks the program whether it takes a frame that has come in.
 func (c *Ctx) took(in int, f packetio.Frame) bool {
 	dst := wire.MAC(f.Data[:6])
-	return !dst.IsMulticast() && !c.s.self.owns(dst) && c.s.ingress.Ingress(c, in, f)
+	return !dst.IsMulticast() && !c.s.self.owns(dst) && c.s.program.ingress.Ingress(c, in, f)
 }
 
 // resumption is a frame that the program has taken and then resumed (Ctx.Resume).
@@ -44,17 +44,14 @@ func (c *Ctx) Resume(in, to int, f packetio.Frame, note string) {
 	c.s.resumed = append(c.s.resumed, resumption{f, in, to, note})
 }
 
-// entrance handles the frames that arrive at the switch, and those that the program resumes.
-type entrance struct{ *Switch }
-
 // accept handles the packets of a frame that has come in.
-func (s entrance) accept(in int, f packetio.Frame, packets int) {
+func (s *Switch) accept(in int, f packetio.Frame, packets int) {
 	switch {
 	case !f.Splittable():
 		s.packet(in, f, f.Data, packets, true)
-	case s.guard.refusesWhole(f.Data):
+	case s.program.guard.refusesWhole(f.Data):
 		s.dropped(in, ReasonMalformed, packets)
-	case s.spec.Split:
+	case s.program.spec.Split:
 		s.apart(in, f, true)
 	default:
 		s.segment = f.AppendSegment(s.segment[:0], 0)
@@ -63,11 +60,12 @@ func (s entrance) accept(in int, f packetio.Frame, packets int) {
 }
 
 // goOn handles the frames that the program has passed to Ctx.Resume in this step.
-func (s entrance) goOn() {
+func (c *Ctx) goOn() {
+	s := c.s
 	for i := 0; i < len(s.resumed); i++ {
 		r := s.resumed[i]
 		if r.note != "" {
-			s.remark(-1, r.note)
+			s.notes.add(-1, r.note)
 		}
 		s.parsed.packet, s.parsed.icrc, s.to = nil, icrcUnknown, r.to
 		s.accept(r.in, r.frame, r.frame.Packets())

@@ -20,7 +20,7 @@ func (s *Switch) Load(now clock.Time, p Program, self Self, out *packetio.Batch)
 		return err
 	}
 	s.begin(now, out)
-	s.note = "held until its program was replaced"
+	s.notes.text = "held until its program was replaced"
 	for i := range s.held.slots {
 		h := &s.held.slots[i]
 		if !h.live {
@@ -29,8 +29,9 @@ func (s *Switch) Load(now clock.Time, p Program, self Self, out *packetio.Batch)
 		s.release(h)
 		s.held.remove(HoldID(h.gen)<<32 | HoldID(i))
 	}
-	s.note = ""
-	s.load(p)
+	s.notes.text = ""
+	s.program = load(p)
+	s.Marks.marker, _ = p.(Marker)
 	s.self = self
 	s.out = nil
 	return nil

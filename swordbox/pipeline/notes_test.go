@@ -54,7 +54,7 @@ func TestNotesOnBothLinks(t *testing.T) {
 		}
 		return Rewrite()
 	})
-	r.spec.Name, p.spec.Name = "test", "test"
+	r.program.spec.Name, p.spec.Name = "test", "test"
 	for _, s := range []struct {
 		psn  wire.PSN
 		dst  int

@@ -16,20 +16,22 @@ import (
 // the caller must encode it first.
 func (s *Switch) Open(now clock.Time, in int, f *packetio.Frame, leaves func(to int) bool) (to int, ok bool) {
 	h := &f.Open.Frame
-	if s.observed || s.fdb.trunks != nil || in < 0 || in >= len(s.ports) || s.taken.Has(in) ||
+	if s.notes.on || s.fdb.trunks != nil || in < 0 || in >= len(s.ports) || s.program.taken.Has(in) ||
 		h.Eth.Dst.IsMulticast() || h.Eth.Src.IsMulticast() || s.self.owns(h.Eth.Src) ||
 		len(s.self.Addrs) != 0 && slices.Contains(s.self.Addrs, h.SrcAddr()) {
 		return -1, false
 	}
-	if !s.spec.Blind || s.self.owns(h.Eth.Dst) {
+	if !s.program.spec.Blind || s.self.owns(h.Eth.Dst) {
 		return -1, true
 	}
 	to = s.fdb.lookup(now, h.Eth.Dst)
-	if to < 0 || to == in || !s.ports[to].up || s.queued.Has(to) || !s.ports.allowed(in, to) || !leaves(to) {
+	if to < 0 || to == in || !s.ports[to].up || s.program.queued.Has(to) || !s.ports.allowed(in, to) || !leaves(to) {
 		return -1, true
 	}
 	s.ctx.Now = now
-	entrance{s}.countOpen(in, f)
+	s.fdb.learn(now, h.Eth.Src, in)
+	s.flows.count(now, h, 1, f.Len())
+	s.ports[in].received(f.Len())
 	p := &s.ports[to]
 	p.TxPackets++
 	p.TxBytes += uint64(f.Len())
@@ -37,24 +39,15 @@ func (s *Switch) Open(now clock.Time, in int, f *packetio.Frame, leaves func(to 
 	return to, true
 }
 
-// countOpen counts a packet that is not encoded, and learns its source.
-func (s entrance) countOpen(in int, f *packetio.Frame) {
-	h, n := &f.Open.Frame, f.Len()
-	s.fdb.learn(s.ctx.Now, h.Eth.Src, in)
-	s.flows.count(s.ctx.Now, h, 1, n)
-	p := &s.ports[in]
-	p.RxPackets++
-	p.RxBytes += uint64(n)
-	p.RxRoCE++
-}
-
 // acceptOpen handles a packet that is not encoded. The packet leaves so, as it was or as the program
 // has changed it; what is sent in its place or in many directions is encoded.
-func (s entrance) acceptOpen(in int, f packetio.Frame) {
-	s.countOpen(in, &f)
+func (s *Switch) acceptOpen(in int, f packetio.Frame) {
 	p := s.parsed
 	p.Frame = f.Open.Frame
-	p.Raw, p.packet, p.Ingress, p.Packets, p.icrc, p.sealer = f, nil, in, 1, icrcRight, s.sealer
+	s.fdb.learn(s.ctx.Now, p.Eth.Src, in)
+	s.flows.count(s.ctx.Now, &p.Frame, 1, f.Len())
+	s.ports[in].received(f.Len())
+	p.Raw, p.packet, p.Ingress, p.Packets, p.icrc = f, nil, in, 1, icrcRight
 	p.Own = s.self.owns(p.Eth.Dst)
 	s.openSent = false
 	s.made.begin(s.ctx.Now)
@@ -72,7 +65,7 @@ func (s entrance) acceptOpen(in int, f packetio.Frame) {
 func (c *Ctx) emit(f *wire.Frame, n int) bool {
 	s := c.s
 	if !s.made.on || !s.made.takes(f) {
-		return s.forward(-1, -1, packetio.Frame{Data: s.seal(f, n)})
+		return s.forward(-1, -1, packetio.Frame{Data: s.parsed.seal(f, n, s.out)})
 	}
 	handled := s.openSent
 	s.openSent = false
@@ -139,9 +132,9 @@ func (m *made) trim(now clock.Time) {
 }
 
 // encoded returns f encoded, in memory of out.
-func (s entrance) encoded(f packetio.Frame) packetio.Frame {
+func encoded(f packetio.Frame, out *packetio.Batch, sealer *wire.Sealer) packetio.Frame {
 	if f.Open != nil {
-		f.Data = f.Open.AppendTo(s.out.Alloc(f.Len()), s.sealer)
+		f.Data = f.Open.AppendTo(out.Alloc(f.Len()), sealer)
 		f.Open = nil
 	}
 	return f

@@ -86,8 +86,8 @@ func TestOpenPackets(t *testing.T) {
 		"to the switch":          {packet: decide(Forward()), to: 9},
 		"port down":              {packet: decide(Forward()), prepare: func(r *rig) { r.ports[1].up = false }, to: 1},
 		"partition":              {packet: decide(Forward()), prepare: func(r *rig) { r.Partition([]int{0, 1}) }, to: 1},
-		"kept as it leaves":      {packet: decide(Forward()), prepare: func(r *rig) { r.queued.Add(1) }, to: 1},
-		"asked about as it goes": {packet: decide(Forward()), prepare: func(r *rig) { r.queued.Add(2) }, to: 2},
+		"kept as it leaves":      {packet: decide(Forward()), prepare: func(r *rig) { r.program.queued.Add(1) }, to: 1},
+		"asked about as it goes": {packet: decide(Forward()), prepare: func(r *rig) { r.program.queued.Add(2) }, to: 2},
 		"new headers": {packet: func(_ *Ctx, p *Parsed) Verdict {
 			p.BTH.PSN, p.Eth.Dst, p.IPv4.Dst[3] = 9, mac(2), 2
 			return Rewrite()
@@ -149,7 +149,7 @@ func TestOpenPackets(t *testing.T) {
 		"emitted to a port that keeps": {packet: func(c *Ctx, p *Parsed) Verdict {
 			c.Emit(&p.Frame, "")
 			return Consume()
-		}, prepare: func(r *rig) { r.queued.Add(1) }, to: 1},
+		}, prepare: func(r *rig) { r.program.queued.Add(1) }, to: 1},
 	} {
 		run := func(open bool) (hosted, int, bool) {
 			return twin(t, &keeper{testProgram: testProgram{packet: k.packet}, passed: 2}, k.prepare, k.to, open)

@@ -6,6 +6,13 @@ type port struct {
 	PortCounters
 }
 
+// received counts a packet of n bytes that has come in and is not encoded.
+func (p *port) received(n int) {
+	p.RxPackets++
+	p.RxBytes += uint64(n)
+	p.RxRoCE++
+}
+
 // ports is the table of ports: which of them are up, which of them partitions keep apart, and their
 // counters.
 type ports []port

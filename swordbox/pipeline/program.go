@@ -87,3 +87,13 @@ func (p *Parsed) Intact() bool {
 	}
 	return p.icrc == icrcRight
 }
+
+// seal encodes f, which takes n bytes, in memory of out. If f has the payload of the received
+// packet, seal derives the ICRC without summing the payload again.
+func (p *Parsed) seal(f *wire.Frame, n int, out *packetio.Batch) []byte {
+	var received []byte
+	if p.icrc == icrcRight {
+		received = p.packet
+	}
+	return p.sealer.AppendChanged(out.Alloc(n), f, received)
+}

@@ -84,7 +84,7 @@ func TestVerdictRewrite(t *testing.T) {
 func TestVerifyKeepsDamagedPacketsFromTheProgram(t *testing.T) {
 	r, p := withProgram(t, func(*Ctx, *Parsed) Verdict { return Drop("seen") })
 	p.spec.Verify = true
-	r.spec.Verify = true
+	r.program.spec.Verify = true
 	in := roce(0, 1, 1, "x")
 	r.want("good", r.send(0, in), "[]")
 	in[len(in)-1] ^= 1

@@ -81,10 +81,10 @@ func (s *Switch) selfFrame(in int, f packetio.Frame) bool {
 		return false
 	}
 	s.counters.Answered++
-	s.remark(-1, "answered by the switch")
-	s.note = "the switch's own address"
+	s.notes.add(-1, "answered by the switch")
+	s.notes.text = "the switch's own address"
 	s.forward(-1, in, packetio.Frame{Data: answer})
-	s.note = ""
+	s.notes.text = ""
 	return true
 }
 

@@ -35,18 +35,13 @@ func (s *Switch) snooped(in int, f packetio.Frame) bool {
 			s.send(in, to, f)
 		}
 	}
-	s.remark(-1, "read by the switch")
-	querier{s}.tick(s.ctx.Now)
+	s.notes.add(-1, "read by the switch")
+	s.groups.tick(s.ctx.Now, len(s.ports), s.query)
 	return true
 }
 
-// querier is the part of the switch that queries for members of groups, and forgets members that do
-// not answer.
-type querier struct{ *Switch }
-
-// tick forgets members whose time is over, and sends the queries that are due.
-func (s querier) tick(now clock.Time) {
-	t := &s.groups
+// tick forgets members whose time is over, and sends the queries that are due by query.
+func (t *groups) tick(now clock.Time, ports int, query func(to int, m wire.Membership)) {
 	if t.due > now {
 		return
 	}
@@ -56,12 +51,12 @@ func (s querier) tick(now clock.Time) {
 		t.settled = clock.Never
 	}
 	if t.queryAt <= now {
-		s.queryAll(now)
+		t.queryAll(now, ports, query)
 	}
 	t.due = clock.Min(t.settled, t.queryAt)
 	for _, g := range t.order {
 		if g.asks > 0 && g.askAt <= now {
-			s.queryLeft(now, g)
+			g.queryLeft(now, query)
 		}
 		t.soon(g.askAt)
 		for _, until := range g.until {
@@ -74,8 +69,7 @@ func (s querier) tick(now clock.Time) {
 
 // queryAll sends a query for all groups out of every port. If a router sends such queries, the
 // switch sends only the first ones (groups.startup).
-func (s querier) queryAll(now clock.Time) {
-	t := &s.groups
+func (t *groups) queryAll(now clock.Time, ports int, query func(to int, m wire.Membership)) {
 	response, next := queryResponse, queryInterval
 	if t.startup > 0 {
 		response = startupResponse
@@ -87,26 +81,27 @@ func (s querier) queryAll(now clock.Time) {
 	if response == queryResponse && t.hasRouter(now) {
 		return
 	}
-	for to := range s.ports {
-		s.query(to, wire.Membership{Group: netip.IPv4Unspecified(), MaxResponse: response})
-		s.query(to, wire.Membership{Group: netip.IPv6Unspecified(), MaxResponse: response})
+	for to := range ports {
+		query(to, wire.Membership{Group: netip.IPv4Unspecified(), MaxResponse: response})
+		query(to, wire.Membership{Group: netip.IPv6Unspecified(), MaxResponse: response})
 	}
 }
 
 // queryLeft asks whether a member of g is still behind the ports at which a member has left.
-func (s querier) queryLeft(now clock.Time, g *groupEntry) {
+func (g *groupEntry) queryLeft(now clock.Time, query func(to int, m wire.Membership)) {
 	g.askAt = clock.Never
 	if g.asks--; g.asks > 0 {
 		g.askAt = now.Add(leaveResponse)
 	}
 	for to, until := range g.until {
 		if until > now && until <= now.Add(leaveAfter) {
-			s.query(to, wire.Membership{Group: g.addr, MaxResponse: leaveResponse})
+			query(to, wire.Membership{Group: g.addr, MaxResponse: leaveResponse})
 		}
 	}
 }
 
-func (s querier) query(to int, m wire.Membership) {
+// query sends a query out of a port.
+func (s *Switch) query(to int, m wire.Membership) {
 	if !s.ports[to].up || s.fdb.trunks.isTrunk(to) { // the neighbour asks its own hosts, and would take this switch for a router
 		return
 	}
@@ -119,9 +114,9 @@ func (s querier) query(to int, m wire.Membership) {
 		m.Source = verbs.LinkLocalGID(from).Addr()
 	}
 	s.counters.GroupQueries++
-	s.note = "the switch asks for members"
+	s.notes.text = "the switch asks for members"
 	s.send(-1, to, packetio.Frame{Data: m.AppendTo(s.out.Alloc(m.Len()), from)})
-	s.note = ""
+	s.notes.text = ""
 }
 
 func (s *Switch) Snooping(now clock.Time) Snooping { return s.groups.list(now) }

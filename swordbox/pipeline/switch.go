@@ -66,34 +66,23 @@ func (c *Config) Validate() error {
 	return c.Self.validate()
 }
 
-// Note explains what the switch did with a frame; see Switch.Notes.
-type Note struct {
-	// Out is the index of the frame in the output batch; -1 means that the note is about the
-	// received frame.
-	Out  int
-	Text string
-	// Peer is the other port of a frame that was forwarded, rewritten or released. For the received
-	// frame it is the egress port; for a frame of the output batch it is the ingress port. -1 means
-	// that there is none, or more than one.
-	Peer int
-}
-
 // Switch is a switch. See the package comment. Make one with New.
 type Switch struct {
-	program Program
-	deciders
-	spec   Spec
+	program program
+	// decisions are what programs have dropped and refused.
+	decisions *Decisions
+	// Marks hears of marks that egress queues behind the switch have set.
+	Marks  Marks
 	ports  ports
 	fdb    fdb
 	flows  flows
 	groups groups
 	held   holds
-	guard  guard
 	self   Self
 
 	counters Counters
 	lost     PortCounters // counts dropped packets that came from no port, because the switch made them
-	observed bool
+	notes    notes
 	// delayedUntil is the time until which injected faults delay frames that the switch has already
 	// sent.
 	delayedUntil clock.Time
@@ -104,41 +93,23 @@ type Switch struct {
 	made made
 }
 
-// scratch is memory that is used again. parsed and sealer are objects of their own, because an
+// scratch is memory that is used again. parsed and its sealer are objects of their own, because an
 // object as large as Switch begins 8 bytes behind a multiple of 16. As parts of Switch, their stores
 // of 16 bytes would cross cache lines and pages, which is slow.
 type scratch struct {
 	parsed   *Parsed
-	sealer   *wire.Sealer
 	segment  []byte
 	segments packetio.Segments
-}
-
-// deciders holds the program as an Egresser, which decides about frames that leave, and as an
-// Ingresser, which decides about frames that come in. It also holds the ports at which the program
-// does so.
-type deciders struct {
-	egress  Egresser     // the program if it decides about frames that leave; otherwise nil
-	queued  *QueuedPorts // the ports at which the program queues frames that leave
-	ingress Ingresser    // the program if it decides about frames that come in; otherwise nil
-	taken   *MarkedPorts // the ports at which the program decides about frames that come in
-	// decisions are what programs have dropped and refused.
-	decisions *Decisions
-	// Marks hears of marks that egress queues behind the switch have set.
-	Marks Marks
 }
 
 // step is the state of one call of Frame, Tick, Step or Load.
 type step struct {
 	out     *packetio.Batch
-	emitted int // packets that the program has emitted
-	notes   []Note
+	emitted int          // packets that the program has emitted
 	resumed []resumption // taken frames (Ingresser) that the program has resumed in this step
-	// note explains, for captures, the frame that the switch sends now. from is the port at which
-	// that frame has arrived; -1 means that the switch has made it. to is the port through which
-	// the frame that is being handled must leave; -1 means that its destination address decides.
-	note     string
-	from, to int
+	// to is the port through which the frame that is being handled must leave; -1 means that its
+	// destination address decides.
+	to       int
 	openSent bool // the packet that is being handled, which is not encoded, is in out
 }
 
@@ -151,8 +122,8 @@ func New(cfg Config) (*Switch, error) {
 	s := &Switch{
 		ports: make([]port, cfg.Ports),
 		fdb:   newFDB(cfg.MaxMACs, cfg.Ageing), flows: newFlows(cfg.MaxFlows), groups: newGroups(), held: holds{max: cfg.MaxHeld},
-		observed: cfg.Follower != nil,
-		self:     cfg.Self, scratch: scratch{parsed: new(Parsed), sealer: new(wire.Sealer)}, made: made{trimAt: clock.Never},
+		notes: notes{on: cfg.Follower != nil},
+		self:  cfg.Self, scratch: scratch{parsed: &Parsed{sealer: new(wire.Sealer)}}, made: made{trimAt: clock.Never},
 	}
 	if s.decisions = cfg.Decisions; s.decisions == nil {
 		s.decisions = new(Decisions)
@@ -163,7 +134,8 @@ func New(cfg Config) (*Switch, error) {
 	if s.fdb.trunks = cfg.Trunks; cfg.Trunks != nil {
 		cfg.Trunks.fdb = &s.fdb
 	}
-	s.load(cfg.Program)
+	s.program = load(cfg.Program)
+	s.Marks.marker, _ = cfg.Program.(Marker)
 	for i := range s.ports {
 		s.ports[i].up = true
 	}
@@ -179,7 +151,7 @@ func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.B
 	if in >= 0 && in < len(s.ports) {
 		s.receive(in, f)
 	}
-	entrance{s}.goOn()
+	s.ctx.goOn()
 	s.out = nil
 }
 
@@ -188,17 +160,17 @@ func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.B
 func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 	s.begin(now, out)
 	for id := s.held.next(now); id != 0; id = s.held.next(now) {
-		s.note = "held until its time"
+		s.notes.text = "held until its time"
 		s.release(s.held.get(id))
-		s.note = ""
+		s.notes.text = ""
 		s.held.remove(id)
 	}
-	querier{s}.tick(now)
+	s.groups.tick(now, len(s.ports), s.query)
 	if s.program.Deadline() <= now {
 		s.program.Tick(&s.ctx)
 	}
 	s.made.trim(now)
-	entrance{s}.goOn()
+	s.ctx.goOn()
 	s.out = nil
 }
 
@@ -207,7 +179,7 @@ func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 func (s *Switch) Step(now clock.Time, out *packetio.Batch, f func(c *Ctx)) {
 	s.begin(now, out)
 	f(&s.ctx)
-	entrance{s}.goOn()
+	s.ctx.goOn()
 	s.out = nil
 }
 
@@ -217,7 +189,8 @@ func (s *Switch) Deadline() clock.Time {
 }
 
 func (s *Switch) begin(now clock.Time, out *packetio.Batch) {
-	s.ctx.Now, s.out, s.emitted, s.notes, s.from, s.to = now, out, 0, s.notes[:0], -1, -1
+	s.ctx.Now, s.out, s.emitted, s.to = now, out, 0, -1
+	s.notes.begin()
 	s.parsed.packet, s.parsed.icrc = nil, icrcUnknown
 	s.decisions.begin(now, -1)
 }
@@ -226,7 +199,7 @@ func (s *Switch) begin(now clock.Time, out *packetio.Batch) {
 // source.
 func (s *Switch) receive(in int, f packetio.Frame) {
 	if f.Open != nil {
-		entrance{s}.acceptOpen(in, f)
+		s.acceptOpen(in, f)
 		return
 	}
 	p := &s.ports[in]
@@ -245,10 +218,10 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 	if s.fdb.trunks.learns(src, in) {
 		s.fdb.learn(s.ctx.Now, src, in)
 	}
-	if s.taken.Has(in) && s.ctx.took(in, f) {
+	if s.program.taken.Has(in) && s.ctx.took(in, f) {
 		return
 	}
-	entrance{s}.accept(in, f, packets)
+	s.accept(in, f, packets)
 }
 
 // apart handles the packets of a super-frame one by one. fresh is true if the packets have not been
@@ -271,7 +244,7 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 		if fresh && !errors.Is(err, wire.ErrNotRoCE) {
 			s.ports[in].Malformed += uint64(packets)
 		}
-		if s.guard.refuses(headers, f.SegSize, err) {
+		if s.program.guard.refuses(headers, f.SegSize, err) {
 			s.dropped(in, ReasonMalformed, packets)
 			return
 		}
@@ -288,8 +261,8 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 		s.dropped(in, ReasonBadSource, packets) // forged: only the switch sends from its addresses
 		return
 	}
-	p.Raw, p.packet, p.Ingress, p.Packets, p.icrc, p.sealer = f, headers, in, packets, icrcUnknown, s.sealer
-	if s.spec.Verify && !p.Intact() {
+	p.Raw, p.packet, p.Ingress, p.Packets, p.icrc = f, headers, in, packets, icrcUnknown
+	if s.program.spec.Verify && !p.Intact() {
 		s.forward(in, s.to, f)
 		return
 	}
@@ -303,32 +276,32 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 }
 
 func (s *Switch) apply(v Verdict, p *Parsed) {
-	if s.observed && v.Note == "" && v.Action == ActRewrite {
-		v.Note = "rewritten by " + s.spec.Name
+	if s.notes.on && v.Note == "" && v.Action == ActRewrite {
+		v.Note = "rewritten by " + s.program.spec.Name
 	}
-	if s.observed && v.Note == "" && v.Action == ActHold {
-		v.Note = "held by " + s.spec.Name
+	if s.notes.on && v.Note == "" && v.Action == ActHold {
+		v.Note = "held by " + s.program.spec.Name
 	}
-	if s.observed && v.Note == "" && v.Action == ActConsume {
-		v.Note = "taken by " + s.spec.Name
+	if s.notes.on && v.Note == "" && v.Action == ActConsume {
+		v.Note = "taken by " + s.program.spec.Name
 	}
-	first, sent := len(s.notes), len(s.out.Frames)
+	first, sent := len(s.notes.list), len(s.out.Frames)
 	if v.Note != "" {
-		s.remark(-1, v.Note)
+		s.notes.add(-1, v.Note)
 	}
 	switch v.Action {
 	case ActForward:
-		s.note, s.from = v.Note, p.Ingress
+		s.notes.text, s.notes.from = v.Note, p.Ingress
 		s.forward(p.Ingress, s.to, p.Raw)
-		s.note, s.from = "", -1
+		s.notes.text, s.notes.from = "", -1
 	case ActDrop:
-		s.decisions.drops(s.spec.Name, p, v.Reason)
+		s.decisions.drops(s.program.spec.Name, p, v.Reason)
 		s.dropped(p.Ingress, v.Reason, p.Packets)
 		s.decisions.done()
 	case ActRewrite:
-		s.note, s.from = v.Note, p.Ingress
+		s.notes.text, s.notes.from = v.Note, p.Ingress
 		s.rewrite(p.Ingress, p.Packets == 1 && p.Intact(), &p.Frame, p.Raw.Open)
-		s.note, s.from = "", -1
+		s.notes.text, s.notes.from = "", -1
 	case ActConsume:
 		s.counters.Consumed += uint64(p.Packets)
 	case ActApart:
@@ -339,8 +312,8 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 		s.forward(p.Ingress, s.to, p.Raw)
 	case ActHold:
 	}
-	if len(s.notes) > first && len(s.out.Frames) == sent+1 {
-		s.notes[first].Peer = s.out.Frames[sent].Port
+	if len(s.notes.list) > first && len(s.out.Frames) == sent+1 {
+		s.notes.list[first].Peer = s.out.Frames[sent].Port
 	}
 }
 
@@ -360,31 +333,21 @@ func (s *Switch) rewrite(in int, intact bool, f *wire.Frame, open *packetio.Open
 			s.forward(in, -1, packetio.Frame{Open: open})
 			return
 		}
-		s.forward(in, -1, packetio.Frame{Data: s.seal(f, n)})
+		s.forward(in, -1, packetio.Frame{Data: s.parsed.seal(f, n, s.out)})
 	}
-}
-
-// seal encodes f, which takes n bytes, in memory of out. If f has the payload of the received
-// packet, seal derives the ICRC without summing the payload again.
-func (s *Switch) seal(f *wire.Frame, n int) []byte {
-	var received []byte
-	if s.parsed.icrc == icrcRight {
-		received = s.parsed.packet
-	}
-	return s.sealer.AppendChanged(s.out.Alloc(n), f, received)
 }
 
 // release forwards a copy of a held packet. The copy is needed because the slot may be reused
 // before out is sent.
 func (s *Switch) release(h *held) {
 	data := append(s.out.Alloc(len(h.data)), h.data...)
-	s.from = h.ingress
+	s.notes.from = h.ingress
 	sent := len(s.out.Frames)
 	s.forward(h.ingress, -1, packetio.Frame{Data: data})
 	for i := range s.out.Frames[sent:] {
 		s.out.Frames[sent+i].Origin = 0
 	}
-	s.from = -1
+	s.notes.from = -1
 }
 
 // Delayed tells the switch that an injected fault delays a frame that the switch has sent. The

@@ -31,7 +31,7 @@ type keeper interface {
 	// prepare makes the objects that the processes of a node need, such as a cgroup. It is called
 	// before the node starts.
 	prepare(node string) error
-	// adopt adds a process, which starter.launch has started, to the node.
+	// adopt adds a process, which launcher.launch has started, to the node.
 	adopt(node string, pid int) error
 	// pids lists the live processes of a node.
 	pids(node string) ([]int, error)
