@@ -132,7 +132,7 @@ func unread(t *testing.T) (*client, net.Conn) {
 	}
 	s := new(Server)
 	s.bounds.Store(newBounds(Limits{Waits: 4}))
-	c := newClient(s, 1, ends[0].(*net.UnixConn), nil)
+	c := s.newClient(1, ends[0].(*net.UnixConn), nil)
 	for range maxOutgoing {
 		c.out <- outgoing{}
 	}

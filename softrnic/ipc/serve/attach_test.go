@@ -51,7 +51,7 @@ func TestAttachWithFewDescriptors(t *testing.T) {
 		u, _ := unread(t)
 		cred, err := ring.Peer(u.conn)
 		must(t, err)
-		c := newClient(h.s, 1, u.conn, cred)
+		c := h.s.newClient(1, u.conn, cred)
 		before := len(descriptors(t))
 		mem, err := unix.Open("/proc/self/mem", unix.O_RDWR|unix.O_CLOEXEC, 0)
 		must(t, err)

@@ -46,13 +46,18 @@ type client struct {
 	bounds  *bounds // the limits when the application attached
 	objects objects
 	conns   connections
-	calls   calls
+	// memories and queues execute the calls of an application over package ipc, and handlers has the
+	// handler of each kind of request that it may send after its hello.
+	memories memories
+	queues   queues
+	handlers map[proto.Op]handler
+	calls    calls
 
 	done  chan struct{}  // closed when all objects of the client are gone
 	tasks sync.WaitGroup // the goroutines that write, listen for wake-ups, and execute waiting calls
 }
 
-func newClient(s *Server, id uint64, conn *net.UnixConn, cred *unix.Ucred) *client {
+func (s *Server) newClient(id uint64, conn *net.UnixConn, cred *unix.Ucred) *client {
 	b := s.bounds.Load()
 	c := &client{
 		bounds: b,
@@ -61,6 +66,8 @@ func newClient(s *Server, id uint64, conn *net.UnixConn, cred *unix.Ucred) *clie
 		calls:   calls{limit: b.all.Waits, working: make(map[uint64]struct{})},
 	}
 	c.conns.c, c.objects.refused = c, c.refused
+	c.memories, c.queues = memories{c, &c.objects, s.pump}, queues{c, &c.objects, s.pump}
+	c.handlers = handlersOf(c.memories, c.queues, &c.conns, c)
 	return c
 }
 
@@ -204,7 +211,7 @@ func (c *client) openWake(fd int) {
 func (c *client) start(name string, page []byte, p *program) {
 	c.rename(name)
 	c.ctx.SetOwner(c.owner())
-	port := newPort(c, page)
+	port := c.newPort(page)
 	c.s.pump.with(func(e *engine.Engine) {
 		c.port, c.prog = port, p
 		c.s.pump.add(port, e)

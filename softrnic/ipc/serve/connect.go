@@ -55,7 +55,7 @@ func (x *connections) dial(a proto.Connect) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := queues{x.c}.find("dial", a.QP, kindQP)
+	o, err := x.c.objects.queue("dial", a.QP, kindQP)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (x *connections) accept(a proto.Connect) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := queues{x.c}.find("accept", a.QP, kindQP)
+	o, err := x.c.objects.queue("accept", a.QP, kindQP)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (x *connections) reject(a proto.Reject) (any, error) {
 
 // ending calls f, which ends a connection or waits for its end.
 func (x *connections) ending(op string, a proto.Wait, f func(d disconnecter, qp verbs.QP, deadline clock.Time) error) (any, error) {
-	o, err := queues{x.c}.find(op, a.H, kindQP)
+	o, err := x.c.objects.queue(op, a.H, kindQP)
 	if err != nil {
 		return nil, err
 	}

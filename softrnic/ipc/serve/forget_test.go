@@ -27,7 +27,7 @@ func (h *house) remembers() (r remembered) {
 			r.Handles = len(p.c.objects.byHandle)
 			p.c.objects.mu.Unlock()
 			if g := p.c.prog; g != nil {
-				r.Owners = len(g.qpOwners) + len(g.cqOwners) + len(g.srqOwners)
+				r.Owners = len(g.queues.qpOwners) + len(g.queues.cqOwners) + len(g.queues.srqOwners)
 				for _, of := range g.objects {
 					r.Handles += len(of)
 				}

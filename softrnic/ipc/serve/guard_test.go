@@ -115,7 +115,7 @@ func TestLostMemory(t *testing.T) {
 	}
 	m.lost.Store(false)
 	another := func() bool {
-		x, err := newGuard(m)
+		x, err := m.newGuard()
 		if err == nil {
 			x.close()
 		}
@@ -147,7 +147,7 @@ func TestLostMemory(t *testing.T) {
 func TestGuardEndsWithItsProgram(t *testing.T) {
 	m := ownMemory(t)
 	for _, lost := range []bool{false, true} {
-		g, err := newGuard(m)
+		g, err := m.newGuard()
 		must(t, err)
 		open := func() bool {
 			_, err := unix.FcntlInt(uintptr(g.fd), unix.F_GETFD, 0)

@@ -36,7 +36,11 @@ type memory struct {
 
 // memories executes the calls of one client that concern protection domains, regions, windows and
 // device memory.
-type memories struct{ c *client }
+type memories struct {
+	c       *client
+	objects *objects
+	pump    *pump
+}
 
 type mrObject struct {
 	mr     verbs.MR
@@ -46,15 +50,15 @@ type mrObject struct {
 }
 
 func (x memories) allocPD(proto.None) (any, error) {
-	pd, err := made(&x.c.objects, "alloc PD", kindPD, 0, x.c.ctx.AllocPD)
+	pd, err := made(x.objects, "alloc PD", kindPD, 0, x.c.ctx.AllocPD)
 	if err != nil {
 		return nil, err
 	}
-	return proto.Handle{H: x.c.objects.put(pd)}, nil
+	return proto.Handle{H: x.objects.put(pd)}, nil
 }
 
 func (x memories) deallocPD(a proto.Handle) (any, error) {
-	return ended(&x.c.objects, "dealloc PD", a.H, kindPD, verbs.PD.Dealloc)
+	return ended(x.objects, "dealloc PD", a.H, kindPD, verbs.PD.Dealloc)
 }
 
 // alloc makes memory that the application registers later, as a whole or in parts.
@@ -63,19 +67,19 @@ func (x memories) alloc(a proto.Alloc) (any, []int, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return proto.Handle{H: x.c.objects.put(m)}, []int{fd}, nil
+	return proto.Handle{H: x.objects.put(m)}, []int{fd}, nil
 }
 
 func (x memories) newMemory(op string, length int) (*memory, int, error) {
 	if length <= 0 {
 		return nil, -1, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("length %d", length)}
 	}
-	if err := x.c.objects.reserve(op, kindMemory, int64(length), 0); err != nil {
+	if err := x.objects.reserve(op, kindMemory, int64(length), 0); err != nil {
 		return nil, -1, err
 	}
 	fd, bytes, err := newMemory("verbs-memory", length)
 	if err != nil {
-		x.c.objects.giveBack(kindMemory, int64(length), 0)
+		x.objects.giveBack(kindMemory, int64(length), 0)
 		return nil, -1, err
 	}
 	return &memory{bytes: bytes}, fd, nil
@@ -86,31 +90,31 @@ func (x memories) release(m *memory) error {
 	n := int64(len(m.bytes))
 	err := ring.Unmap(m.bytes)
 	m.bytes = nil
-	x.c.objects.giveBack(kindMemory, n, 0)
+	x.objects.giveBack(kindMemory, n, 0)
 	return err
 }
 
 func (x memories) free(a proto.Handle) (any, error) {
-	m, err := get[*memory](&x.c.objects, "free", a.H)
+	m, err := get[*memory](x.objects, "free", a.H)
 	switch {
 	case err != nil:
 		return nil, err
 	case m.refs > 0:
 		return nil, &verbs.OpError{Op: "free", Err: verbs.ErrBusy, Detail: fmt.Sprintf("deregister its %d regions first", m.refs)}
 	}
-	x.c.objects.drop(a.H)
+	x.objects.drop(a.H)
 	return nil, x.release(m)
 }
 
 // regMR registers a part of memory that alloc has made, or makes new memory and registers it.
 func (x memories) regMR(a proto.RegMR) (any, []int, error) {
 	const op = "reg MR"
-	pd, err := get[verbs.PD](&x.c.objects, op, a.PD)
+	pd, err := get[verbs.PD](x.objects, op, a.PD)
 	if err != nil {
 		return nil, nil, err
 	}
 	var fds []int
-	o, err := made(&x.c.objects, op, kindMR, 0, func() (o *mrObject, err error) {
+	o, err := made(x.objects, op, kindMR, 0, func() (o *mrObject, err error) {
 		o, fds, err = x.newMR(op, pd, a)
 		return o, err
 	})
@@ -130,7 +134,7 @@ func (x memories) newMR(op string, pd verbs.PD, a proto.RegMR) (o *mrObject, fds
 			fds = []int{fd}
 		}
 	} else {
-		o.memory, err = get[*memory](&x.c.objects, op, a.Memory)
+		o.memory, err = get[*memory](x.objects, op, a.Memory)
 		if n := a.Length; err == nil && (n <= 0 || a.Offset < 0 || n > len(o.memory.bytes) || a.Offset > len(o.memory.bytes)-n) {
 			err = &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "the buffer is not inside the memory"}
 		}
@@ -157,10 +161,10 @@ func (x memories) newMR(op string, pd verbs.PD, a proto.RegMR) (o *mrObject, fds
 // putMR gives a region a handle and makes it known to the pump, the goroutine that executes the
 // application's accesses to words of the region.
 func (x memories) putMR(o *mrObject) proto.MR {
-	h := x.c.objects.put(o)
+	h := x.objects.put(o)
 	out := proto.MR{H: h, Addr: o.mr.Addr(), Length: o.mr.Len(), LKey: o.mr.LKey(), RKey: o.mr.RKey()}
-	x.c.s.pump.with(func(e *engine.Engine) {
-		x.c.s.pump.noticeDown(e)
+	x.pump.with(func(e *engine.Engine) {
+		x.pump.noticeDown(e)
 		x.c.port.mrs[h] = verbsengine.EngineMR(o.mr)
 		out.Incarnation = x.c.port.ctl.Incarnation.Load()
 	})
@@ -171,7 +175,7 @@ func (x memories) putMR(o *mrObject) proto.MR {
 // that it was made with.
 func (x memories) reregMR(a proto.ReregMR) (any, error) {
 	const op = "rereg MR"
-	o, err := get[*mrObject](&x.c.objects, op, a.H)
+	o, err := get[*mrObject](x.objects, op, a.H)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +186,7 @@ func (x memories) reregMR(a proto.ReregMR) (any, error) {
 }
 
 func (x memories) deregMR(a proto.Handle) (any, error) {
-	o, err := get[*mrObject](&x.c.objects, "dereg MR", a.H)
+	o, err := get[*mrObject](x.objects, "dereg MR", a.H)
 	if err != nil {
 		return nil, err
 	}
@@ -192,12 +196,12 @@ func (x memories) deregMR(a proto.Handle) (any, error) {
 	if !gone(err) {
 		return nil, err
 	}
-	x.c.s.pump.with(func(*engine.Engine) { delete(x.c.port.mrs, a.H) })
-	x.c.objects.drop(a.H)
+	x.pump.with(func(*engine.Engine) { delete(x.c.port.mrs, a.H) })
+	x.objects.drop(a.H)
 	if o.shared != nil {
 		x.c.s.shared.unref(o.shared)
 	}
-	x.c.objects.giveBack(kindMR, 0, 0)
+	x.objects.giveBack(kindMR, 0, 0)
 	if m := o.memory; m != nil {
 		if m.refs--; m.refs == 0 && o.fresh {
 			err = errors.Join(err, x.release(m))
@@ -209,7 +213,7 @@ func (x memories) deregMR(a proto.Handle) (any, error) {
 // accessMR copies bytes out of or into a region of device memory. Applications map other regions
 // and access them directly.
 func (x memories) accessMR(a proto.Access) (any, error) {
-	o, err := get[*mrObject](&x.c.objects, "access MR", a.H)
+	o, err := get[*mrObject](x.objects, "access MR", a.H)
 	if err != nil {
 		return nil, err
 	}
@@ -232,19 +236,19 @@ func accessBytes(a proto.Access, read, write func([]byte, int) error) (any, erro
 }
 
 func (x memories) allocMW(a proto.Handle) (any, error) {
-	pd, err := get[verbs.PD](&x.c.objects, "alloc MW", a.H)
+	pd, err := get[verbs.PD](x.objects, "alloc MW", a.H)
 	if err != nil {
 		return nil, err
 	}
-	mw, err := made(&x.c.objects, "alloc MW", kindMW, 0, pd.AllocMW)
+	mw, err := made(x.objects, "alloc MW", kindMW, 0, pd.AllocMW)
 	if err != nil {
 		return nil, err
 	}
-	return proto.Handle{H: x.c.objects.put(mw)}, nil
+	return proto.Handle{H: x.objects.put(mw)}, nil
 }
 
 func (x memories) queryMW(a proto.Handle) (any, error) {
-	o, err := get[verbs.MW](&x.c.objects, "query MW", a.H)
+	o, err := get[verbs.MW](x.objects, "query MW", a.H)
 	if err != nil {
 		return nil, err
 	}
@@ -253,24 +257,24 @@ func (x memories) queryMW(a proto.Handle) (any, error) {
 }
 
 func (x memories) deallocMW(a proto.Handle) (any, error) {
-	return ended(&x.c.objects, "dealloc MW", a.H, kindMW, verbs.MW.Dealloc)
+	return ended(x.objects, "dealloc MW", a.H, kindMW, verbs.MW.Dealloc)
 }
 
 func (x memories) allocDM(a proto.Alloc) (any, error) {
 	needs := []need{{kindDM, 1}, {kindDevice, int64(max(a.Length, 0))}}
-	if err := x.c.objects.take("alloc DM", needs...); err != nil {
+	if err := x.objects.take("alloc DM", needs...); err != nil {
 		return nil, err
 	}
 	dm, err := x.c.ctx.AllocDM(a.Length)
 	if err != nil {
-		x.c.objects.release(needs...)
+		x.objects.release(needs...)
 		return nil, err
 	}
-	return proto.Handle{H: x.c.objects.put(dm)}, nil
+	return proto.Handle{H: x.objects.put(dm)}, nil
 }
 
 func (x memories) accessDM(a proto.Access) (any, error) {
-	o, err := get[verbs.DM](&x.c.objects, "access DM", a.H)
+	o, err := get[verbs.DM](x.objects, "access DM", a.H)
 	if err != nil {
 		return nil, err
 	}
@@ -280,15 +284,15 @@ func (x memories) accessDM(a proto.Access) (any, error) {
 // regDM registers a part of device memory; a.Memory is the handle of the device memory.
 func (x memories) regDM(a proto.RegMR) (any, error) {
 	const op = "reg DM"
-	pd, err := get[verbs.PD](&x.c.objects, op, a.PD)
+	pd, err := get[verbs.PD](x.objects, op, a.PD)
 	if err != nil {
 		return nil, err
 	}
-	dm, err := get[verbs.DM](&x.c.objects, op, a.Memory)
+	dm, err := get[verbs.DM](x.objects, op, a.Memory)
 	if err != nil {
 		return nil, err
 	}
-	mr, err := made(&x.c.objects, op, kindMR, 0, func() (verbs.MR, error) { return pd.RegDM(dm, a.Offset, a.Length, a.Access) })
+	mr, err := made(x.objects, op, kindMR, 0, func() (verbs.MR, error) { return pd.RegDM(dm, a.Offset, a.Length, a.Access) })
 	if err != nil {
 		return nil, err
 	}
@@ -296,13 +300,13 @@ func (x memories) regDM(a proto.RegMR) (any, error) {
 }
 
 func (x memories) freeDM(a proto.Handle) (any, error) {
-	o, err := get[verbs.DM](&x.c.objects, "free DM", a.H)
+	o, err := get[verbs.DM](x.objects, "free DM", a.H)
 	if err != nil {
 		return nil, err
 	}
 	if err = o.Free(); gone(err) {
-		x.c.objects.drop(a.H)
-		x.c.objects.release(need{kindDM, 1}, need{kindDevice, int64(o.Len())})
+		x.objects.drop(a.H)
+		x.objects.release(need{kindDM, 1}, need{kindDevice, int64(o.Len())})
 	}
 	return nil, err
 }

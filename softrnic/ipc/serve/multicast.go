@@ -118,14 +118,14 @@ func (x queues) detachMulticast(a proto.Multicast) (any, error) {
 	return nil, x.on("detach multicast", a.H, kindQP, func(o *queueObject) error { return o.groups.detach(x.c, o.qp, a.Group) })
 }
 
-func (p programQueues) attachMulticast(o *programQPObject, a uverbs.MulticastArgs) (result, error) {
-	return result{}, o.groups.attach(p.c, o.qp, a.Group)
+func (x *programQueues) attachMulticast(o *programQPObject, a uverbs.MulticastArgs) (result, error) {
+	return result{}, o.groups.attach(x.p.c, o.qp, a.Group)
 }
 
 // detachMulticast ends an attachment that attachMulticast has made.
-func (p programQueues) detachMulticast(o *programQPObject, a uverbs.MulticastArgs) (result, error) {
+func (x *programQueues) detachMulticast(o *programQPObject, a uverbs.MulticastArgs) (result, error) {
 	if _, ok := o.groups[a.Group]; !ok {
 		return result{}, unix.EINVAL
 	}
-	return result{}, o.groups.detach(p.c, o.qp, a.Group)
+	return result{}, o.groups.detach(x.p.c, o.qp, a.Group)
 }

@@ -44,6 +44,14 @@ func unnamed(op string, h uint32) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("handle %d names no such object of this application", h)}
 }
 
+func (t *objects) queue(op string, h uint32, k kind) (*queueObject, error) {
+	o, err := get[*queueObject](t, op, h)
+	if err == nil && o.kind != k {
+		return nil, unnamed(op, h)
+	}
+	return o, err
+}
+
 // need is an amount of a resource: n objects or bytes of kind k.
 type need struct {
 	k kind

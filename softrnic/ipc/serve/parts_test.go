@@ -67,7 +67,7 @@ func TestArea(t *testing.T) {
 		}
 	}
 	for bytes, want := range map[int64]int{4096: 8192, 4095: 4096, 1 << 40: 1 << 36} {
-		if got := areaLen(&Limits{QueueBytes: bytes}); got != want {
+		if got := (&Limits{QueueBytes: bytes}).areaLen(); got != want {
 			t.Errorf("%d bytes of queues: an area of %d, want %d", bytes, got, want)
 		}
 	}

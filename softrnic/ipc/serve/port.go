@@ -41,7 +41,7 @@ type belled interface {
 	rung(now clock.Time, p *port, out *packetio.Batch)
 }
 
-func newPort(c *client, page []byte) *port {
+func (c *client) newPort(page []byte) *port {
 	p := &port{c: c, page: page, ctl: ring.NewControl(page), ahs: make(map[uint32]verbs.AH), mrs: make(map[uint32]*engine.MR)}
 	p.bells = append(p.bells, &accessPort{q: ring.NewQueue(p.ctl.Memory(), ring.Accesses, ring.AccessSlot)})
 	return p

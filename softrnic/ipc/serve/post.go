@@ -269,7 +269,7 @@ func (a *accessPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 		return
 	}
 	for range n {
-		v, err := access(p, ring.GetAccess(a.q.Slot(a.head)))
+		v, err := p.access(ring.GetAccess(a.q.Slot(a.head)))
 		if err != nil {
 			a.q.Refuse(a.head, proto.Code(err), err.Error())
 		}
@@ -281,7 +281,7 @@ func (a *accessPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 }
 
 // access executes one load or store of a word. It returns the loaded value.
-func access(p *port, a ring.Access) (uint64, error) {
+func (p *port) access(a ring.Access) (uint64, error) {
 	m := p.mrs[a.MR]
 	if m == nil {
 		return 0, malformed("access MR", 0)

@@ -23,7 +23,6 @@ import (
 // device of its parent: it sends its commands for the same program on a connection of its own (see kin).
 type program struct {
 	c    *client
-	area area
 	self *caller
 	by   *caller // of the command that is being executed: self, or a child of fork
 	kin  kin
@@ -41,11 +40,7 @@ type program struct {
 	objects map[uverbsKind]map[uint32]any // by their handles
 	next    [uverbsKinds]uint32           // the handle to try next, for each kind
 	dms     deviceMemories
-	// The queue pairs, completion queues and shared receive queues to which asynchronous events
-	// refer, by their numbers on the NIC. Exclusive use of the engine guards the maps.
-	qpOwners  map[wire.QPN]*owner
-	cqOwners  map[uint32]*owner
-	srqOwners map[uint32]*owner
+	queues  programQueues
 }
 
 // uverbsKind is a kind of libibverbs objects. Each kind has its own handles, which begin at 0.
@@ -152,8 +147,9 @@ func (c *client) attachProgram(name string, fds []int) error {
 	}
 	p := &program{
 		c: c, kin: newKin(), objects: make(map[uverbsKind]map[uint32]any), dms: deviceMemories{c: c, all: make(map[uint32]verbs.DM)},
-		qpOwners: make(map[wire.QPN]*owner), cqOwners: make(map[uint32]*owner), srqOwners: make(map[uint32]*owner),
+		queues: programQueues{qpOwners: make(map[wire.QPN]*owner), cqOwners: make(map[uint32]*owner), srqOwners: make(map[uint32]*owner)},
 	}
+	p.queues.p = p
 	for k := range uverbsKinds {
 		p.objects[k] = make(map[uint32]any)
 	}
@@ -167,7 +163,7 @@ func (c *client) attachProgram(name string, fds []int) error {
 	if err := c.s.programs.add(p); err != nil {
 		return errors.Join(err, closeAll(out))
 	}
-	a := uverbs.Answer{Data: uverbs.Encode(uint64(p.area.size()))}
+	a := uverbs.Answer{Data: uverbs.Encode(uint64(p.queues.area.size()))}
 	return c.put(a, out)
 }
 
@@ -175,7 +171,7 @@ func (c *client) attachProgram(name string, fds []int) error {
 // which daemon and program wake each other. After an error c.prog is nil.
 func (p *program) open(name string) (fds []int, err error) {
 	c := p.c
-	length := areaLen(&c.bounds.all)
+	length := c.bounds.all.areaLen()
 	fd, bytes, err := newMemory("verbs-area", length)
 	if err != nil {
 		return nil, err
@@ -189,7 +185,7 @@ func (p *program) open(name string) (fds []int, err error) {
 		return nil, errors.Join(limitError("attach", "wake socket: %v", err), closeAll([]int{fd, own}), ring.Unmap(bytes))
 	}
 	c.openWake(pair[0])
-	p.area = newArea(fd, bytes)
+	p.queues.area = newArea(fd, bytes)
 	c.ctx = c.s.cfg.Open().(*verbsengine.Context) // Listen has checked that it is a *verbsengine.Context
 	c.start(name, bytes, p)
 	return []int{own, pair[1]}, nil
@@ -211,7 +207,7 @@ func (p *program) close() error {
 		o.(*eventQueue).close()
 	}
 	p.async.close()
-	return errors.Join(p.closeShares(), p.kin.closeMemory(), unix.Close(p.area.fd))
+	return errors.Join(p.closeShares(), p.kin.closeMemory(), unix.Close(p.queues.area.fd))
 }
 
 type result struct {
@@ -241,11 +237,19 @@ func command[A any](f func(p *program, a A) (result, error)) programHandler {
 }
 
 // programQueues executes the commands that concern queues and address handles.
-type programQueues struct{ *program }
+type programQueues struct {
+	p    *program
+	area area // the memory of the rings
+	// The queue pairs, completion queues and shared receive queues to which asynchronous events
+	// refer, by their numbers on the NIC. Exclusive use of the engine guards the maps.
+	qpOwners  map[wire.QPN]*owner
+	cqOwners  map[uint32]*owner
+	srqOwners map[uint32]*owner
+}
 
 // ofQueues makes a command handler of a method of programQueues (see the function `command`).
-func ofQueues[A any](f func(q programQueues, a A) (result, error)) programHandler {
-	return command(func(p *program, a A) (result, error) { return f(programQueues{p}, a) })
+func ofQueues[A any](f func(q *programQueues, a A) (result, error)) programHandler {
+	return command(func(p *program, a A) (result, error) { return f(&p.queues, a) })
 }
 
 // objectArgs are the arguments of a command that is about an object, or makes an object in a
@@ -264,10 +268,10 @@ func of[T any, A objectArgs](k uverbsKind, f func(p *program, o T, a A) (result,
 	})
 }
 
-// ofQueue makes a command handler of a method f of programQueues. The first argument of f is the
+// ofQueue makes a command handler of a method f of (*programQueues). The first argument of f is the
 // object of kind k that the command names (see the function `of`).
-func ofQueue[T any, A objectArgs](k uverbsKind, f func(q programQueues, o T, a A) (result, error)) programHandler {
-	return of(k, func(p *program, o T, a A) (result, error) { return f(programQueues{p}, o, a) })
+func ofQueue[T any, A objectArgs](k uverbsKind, f func(q *programQueues, o T, a A) (result, error)) programHandler {
+	return of(k, func(p *program, o T, a A) (result, error) { return f(&p.queues, o, a) })
 }
 
 // ofXRC is ofQueue for a method f of programXRC.
@@ -294,37 +298,37 @@ func init() { // a composite literal at the declaration would be an initializati
 		uverbs.RegDM:                         of(uPD, (*program).regDM),
 		uverbs.QueryDM:                       ofMemory((*deviceMemories).query),
 		uverbs.QueryLimits:                   func(p *program, _ uverbs.Command) (result, error) { return p.dms.limits() },
-		uverbs.UseRing:                       ofQueue(uQP, programQueues.useRing),
-		uverbs.Doorbell:                      ofQueue(uQP, programQueues.doorbell),
-		uverbs.CQNumber:                      ofQueue(uCQ, programQueues.cqNumber),
+		uverbs.UseRing:                       ofQueue(uQP, (*programQueues).useRing),
+		uverbs.Doorbell:                      ofQueue(uQP, (*programQueues).doorbell),
+		uverbs.CQNumber:                      ofQueue(uCQ, (*programQueues).cqNumber),
 		uverbs.AllocMW:                       of(uPD, (*program).allocMW),
 		uverbs.DeallocMW:                     of(uMW, (*program).deallocMW),
-		uverbs.CreateAH:                      ofQueue(uPD, programQueues.createAH),
-		uverbs.DestroyAH:                     ofQueue(uAH, programQueues.destroyAH),
+		uverbs.CreateAH:                      ofQueue(uPD, (*programQueues).createAH),
+		uverbs.DestroyAH:                     ofQueue(uAH, (*programQueues).destroyAH),
 		uverbs.CreateCompChannel:             command((*program).createChannel),
-		uverbs.CreateCQ:                      func(p *program, c uverbs.Command) (result, error) { return programQueues{p}.createCQ(c) },
-		uverbs.CreateCQ | uverbs.Extended:    func(p *program, c uverbs.Command) (result, error) { return programQueues{p}.createCQEx(c) },
-		uverbs.ResizeCQ:                      ofQueue(uCQ, programQueues.resizeCQ),
-		uverbs.ModifyCQ | uverbs.Extended:    ofQueue(uCQ, programQueues.modifyCQ),
-		uverbs.DestroyCQ:                     ofQueue(uCQ, programQueues.destroyCQ),
-		uverbs.ReqNotifyCQ:                   ofQueue(uCQ, programQueues.notifyCQ),
-		uverbs.CreateQP:                      ofQueues(programQueues.createQP),
-		uverbs.CreateQP | uverbs.Extended:    ofQueues(programQueues.createQPEx),
-		uverbs.QueryQP:                       ofQueue(uQP, programQueues.queryQP),
-		uverbs.ModifyQP:                      ofQueue(uQP, programQueues.modifyQP),
-		uverbs.ModifyQP | uverbs.Extended:    ofQueue(uQP, programQueues.modifyQP),
-		uverbs.DestroyQP:                     ofQueue(uQP, programQueues.destroyQP),
-		uverbs.PostSend:                      ofQueue(uQP, programQueues.postSend),
-		uverbs.CreateSRQ:                     ofQueue(uPD, programQueues.createSRQ),
-		uverbs.ModifySRQ:                     ofQueue(uSRQ, programQueues.modifySRQ),
-		uverbs.QuerySRQ:                      ofQueue(uSRQ, programQueues.querySRQ),
-		uverbs.DestroySRQ:                    ofQueue(uSRQ, programQueues.destroySRQ),
+		uverbs.CreateCQ:                      func(p *program, c uverbs.Command) (result, error) { return p.queues.createCQ(c) },
+		uverbs.CreateCQ | uverbs.Extended:    func(p *program, c uverbs.Command) (result, error) { return p.queues.createCQEx(c) },
+		uverbs.ResizeCQ:                      ofQueue(uCQ, (*programQueues).resizeCQ),
+		uverbs.ModifyCQ | uverbs.Extended:    ofQueue(uCQ, (*programQueues).modifyCQ),
+		uverbs.DestroyCQ:                     ofQueue(uCQ, (*programQueues).destroyCQ),
+		uverbs.ReqNotifyCQ:                   ofQueue(uCQ, (*programQueues).notifyCQ),
+		uverbs.CreateQP:                      ofQueues((*programQueues).createQP),
+		uverbs.CreateQP | uverbs.Extended:    ofQueues((*programQueues).createQPEx),
+		uverbs.QueryQP:                       ofQueue(uQP, (*programQueues).queryQP),
+		uverbs.ModifyQP:                      ofQueue(uQP, (*programQueues).modifyQP),
+		uverbs.ModifyQP | uverbs.Extended:    ofQueue(uQP, (*programQueues).modifyQP),
+		uverbs.DestroyQP:                     ofQueue(uQP, (*programQueues).destroyQP),
+		uverbs.PostSend:                      ofQueue(uQP, (*programQueues).postSend),
+		uverbs.CreateSRQ:                     ofQueue(uPD, (*programQueues).createSRQ),
+		uverbs.ModifySRQ:                     ofQueue(uSRQ, (*programQueues).modifySRQ),
+		uverbs.QuerySRQ:                      ofQueue(uSRQ, (*programQueues).querySRQ),
+		uverbs.DestroySRQ:                    ofQueue(uSRQ, (*programQueues).destroySRQ),
 		uverbs.OpenXRCD:                      command(func(p *program, a uverbs.XRCDArgs) (result, error) { return p.xrc().open(a) }),
 		uverbs.CloseXRCD:                     ofXRC(uXRCD, programXRC.close),
 		uverbs.CreateXSRQ:                    ofXRC(uPD, programXRC.createSRQ),
 		uverbs.OpenQP:                        ofXRC(uXRCD, programXRC.openTarget),
-		uverbs.AttachMulticast:               ofQueue(uQP, programQueues.attachMulticast),
-		uverbs.DetachMulticast:               ofQueue(uQP, programQueues.detachMulticast),
+		uverbs.AttachMulticast:               ofQueue(uQP, (*programQueues).attachMulticast),
+		uverbs.DetachMulticast:               ofQueue(uQP, (*programQueues).detachMulticast),
 		uverbs.Repost:                        (*program).repost,
 		uverbs.ShareMemory:                   command((*program).share),
 		uverbs.UnshareMemory:                 command((*program).unshare),

@@ -19,7 +19,7 @@ type span struct{ at, n int }
 
 // areaLen is the size of the area in bytes: twice Limits.QueueBytes, so that rings fit even when
 // the free memory is fragmented, but at most 64 GiB. Unused pages take no memory.
-func areaLen(l *Limits) int { return int(min(2*l.QueueBytes, 1<<36)) &^ 4095 }
+func (l *Limits) areaLen() int { return int(min(2*l.QueueBytes, 1<<36)) &^ 4095 }
 
 func newArea(fd int, bytes []byte) area {
 	return area{fd, bytes, []span{{controlPages, len(bytes) - controlPages}}}

@@ -283,13 +283,13 @@ func (p *program) event(ev verbs.AsyncEvent) bool {
 	var o *owner
 	switch ev.Kind {
 	case verbs.EventCQErr:
-		o = p.cqOwners[ev.CQ]
+		o = p.queues.cqOwners[ev.CQ]
 	case verbs.EventSRQLimit, verbs.EventSRQErr:
-		o = p.srqOwners[ev.SRQ]
+		o = p.queues.srqOwners[ev.SRQ]
 	case verbs.EventPortActive, verbs.EventPortErr, verbs.EventDeviceFatal, verbs.EventGIDChange:
 		o = &owner{user: portElement}
 	default:
-		o = p.qpOwners[ev.QPN]
+		o = p.queues.qpOwners[ev.QPN]
 	}
 	return o == nil || p.report(ev.Kind, o)
 }

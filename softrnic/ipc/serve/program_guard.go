@@ -60,7 +60,7 @@ type guard struct {
 var _ mem.Far = (*guard)(nil)
 
 // newGuard makes a guard; close ends its goroutine.
-func newGuard(m *programMemory) (*guard, error) {
+func (m *programMemory) newGuard() (*guard, error) {
 	if m.stuck.of(m.user) >= maxStuck {
 		return nil, limitError("reg MR", "the NIC still waits for pages of %d former programs of user %d", maxStuck, m.user)
 	}

@@ -194,7 +194,7 @@ func inodeOf(fd int) (inode, error) {
 }
 
 func (x *programs) add(p *program) error {
-	file, err := inodeOf(p.area.fd)
+	file, err := inodeOf(p.queues.area.fd)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (x *programs) add(p *program) error {
 }
 
 func (x *programs) remove(p *program) {
-	file, err := inodeOf(p.area.fd)
+	file, err := inodeOf(p.queues.area.fd)
 	if err != nil {
 		return // add has failed, too
 	}

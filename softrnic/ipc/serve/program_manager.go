@@ -31,20 +31,19 @@ type programManager struct {
 	sweeper  sweeper // of channels
 }
 
-// managerQuota counts a program's objects of the connection manager against its quotas.
-type managerQuota struct{ *objects }
-
 // kindsOfManager says, for each type of object of the connection manager, against which quota it
 // counts.
 var kindsOfManager = [...]kind{ucma.ID: kindID, ucma.Event: kindEvent, ucma.Join: kindJoin}
 
-// Take counts one more object. It fails with ErrLimit, which names the quota.
-func (q managerQuota) Take(o ucma.Object) error {
-	return q.take("connection manager", need{kindsOfManager[o], 1})
+// Take counts one more object of the connection manager against the program's quotas. It fails with ErrLimit, which names the quota.
+func (x *programManager) Take(o ucma.Object) error {
+	return x.c.objects.take("connection manager", need{kindsOfManager[o], 1})
 }
 
 // Add counts n more objects, or fewer if n is negative.
-func (q managerQuota) Add(o ucma.Object, n int) { q.release(need{kindsOfManager[o], -int64(n)}) }
+func (x *programManager) Add(o ucma.Object, n int) {
+	x.c.objects.release(need{kindsOfManager[o], -int64(n)})
+}
 
 // announcement is the message on a channel that announces an event.
 var announcement = []byte{1}
@@ -62,7 +61,7 @@ func (c *client) attachManager(name string, fds []int) error {
 		base, n := s.cfg.Open(), &nicManager{x: x, s: s}
 		n.m = ucma.New(ucma.Config{
 			Device: base.Device(), Ports: s.ports, Owns: n.owns, Tell: x.tell, Channels: c.bounds.all.Manager.Channels,
-			Listeners: c.bounds.all.Manager.Listeners, Quota: managerQuota{&c.objects},
+			Listeners: c.bounds.all.Manager.Listeners, Quota: x,
 			Rand: rand.New(rand.NewPCG(s.cfg.Seed, c.id)), Nth: i, Of: x.spread.of,
 		})
 		if err := base.Close(); err != nil {

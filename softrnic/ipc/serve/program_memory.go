@@ -292,7 +292,7 @@ func (m *programMemory) accessor(waits bool) (far mem.Far, err error) {
 		return m, nil
 	}
 	if m.guard == nil {
-		if m.guard, err = newGuard(m); err != nil {
+		if m.guard, err = m.newGuard(); err != nil {
 			return nil, err
 		}
 	}

@@ -60,28 +60,28 @@ func orNone(n uint8) int {
 }
 
 // modifyQP makes a transition, or changes attributes within a state.
-func (p programQueues) modifyQP(o *programQPObject, a uverbs.ModifyQPArgs) (result, error) {
+func (x *programQueues) modifyQP(o *programQPObject, a uverbs.ModifyQPArgs) (result, error) {
 	defer o.current()()
 	a.Mask &^= ignored[o.made.Type]
-	state, draining := p.stateOf(o)
+	state, draining := x.stateOf(o)
 	o.state = state
 	to := state
 	set(a.Mask&uverbs.MaskState, &to, a.State)
-	err := p.modifyTo(o, to, &a, draining)
+	err := x.modifyTo(o, to, &a, draining)
 	if err != nil {
-		p.logRefusal(o, to, err)
+		x.logRefusal(o, to, err)
 		verbsengine.Deny(o.qp, fmt.Errorf("modify QP from %v to %v: %w", verbs.QPState(state), verbs.QPState(to), err))
 	}
 	return result{}, err
 }
 
-func (p programQueues) modifyTo(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs, draining bool) error {
-	if !p.c.s.cfg.Lenient {
-		if err := p.strict(o, to, a, draining); err != nil {
+func (x *programQueues) modifyTo(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs, draining bool) error {
+	if !x.p.c.s.cfg.Lenient {
+		if err := x.strict(o, to, a, draining); err != nil {
 			return err
 		}
 	}
-	if a.Mask&uverbs.MaskQKey != 0 && a.QKey&verbs.ControlledQKey != 0 && !p.privileged() {
+	if a.Mask&uverbs.MaskQKey != 0 && a.QKey&verbs.ControlledQKey != 0 && !x.p.privileged() {
 		return fmt.Errorf("modify QP: Q_Key %#x begins with a 1 bit, and only root may set such a Q_Key: %w", a.QKey, unix.EPERM)
 	}
 	before := o.attr
@@ -89,7 +89,7 @@ func (p programQueues) modifyTo(o *programQPObject, to uint8, a *uverbs.ModifyQP
 		return badAttr("the P_Key index does not change on the way from %v to %v", verbs.QPState(o.state), verbs.QPState(to))
 	}
 	o.keep(a)
-	err := p.move(o, to, a)
+	err := x.move(o, to, a)
 	if err != nil {
 		o.attr = before
 	}
@@ -102,7 +102,7 @@ func (p *program) privileged() bool { return p.by.c.cred.Uid == 0 }
 
 // stateOf returns the current state, which the NIC may have changed, and whether the queue pair is
 // draining.
-func (p programQueues) stateOf(o *programQPObject) (state uint8, draining bool) {
+func (x *programQueues) stateOf(o *programQPObject) (state uint8, draining bool) {
 	attr, err := o.qp.Query()
 	if err != nil {
 		return stateErr, false
@@ -114,7 +114,7 @@ func (p programQueues) stateOf(o *programQPObject) (state uint8, draining bool) 
 const maxTimerCode = 31
 
 // move makes the transition to the state `to` that command a requests.
-func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs) error {
+func (x *programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs) error {
 	k := &o.attr
 	init := verbs.ToInit{Access: uverbs.Granted(k.Access), QKey: k.QKey, PKeyIndex: int(k.PKeyIndex)}
 	switch {
@@ -125,10 +125,10 @@ func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs
 			return err
 		}
 		if o.own != nil {
-			p.with(func(*port) { o.own.forget() })
+			x.p.with(func(*port) { o.own.forget() })
 		}
 		if o.target != nil {
-			p.c.s.pump.withdraw(o.qp.QPN())
+			x.p.c.s.pump.withdraw(o.qp.QPN())
 		}
 		return nil
 	case to == stateErr:
@@ -160,7 +160,7 @@ func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs
 			err = o.qp.Modify(changes)
 		}
 		if err == nil {
-			p.ring(o) // posts the work requests that the program posted before this transition
+			x.ring(o) // posts the work requests that the program posted before this transition
 		}
 		return err
 	case to == stateRTS && (o.state == stateSQD || o.state == stateSQE):

@@ -44,18 +44,18 @@ func within(op, what string, n, least, most uint32) error {
 type place struct{ at, n int }
 
 // makeRing allocates a ring of n entries in the area, the memory file of a program's rings.
-func (p programQueues) makeRing(n, entry int) (uverbs.Ring, place, uverbs.Area, error) {
+func (x *programQueues) makeRing(n, entry int) (uverbs.Ring, place, uverbs.Area, error) {
 	l := uverbs.RingLen(n, entry)
-	at, bytes, ok := p.area.take(l)
+	at, bytes, ok := x.area.take(l)
 	if !ok {
 		return uverbs.Ring{}, place{}, uverbs.Area{}, limitError("create queue", "no room for %d bytes of rings", l)
 	}
 	return uverbs.NewRing(bytes, n, entry), place{at, l}, uverbs.Area{Offset: uint64(at), Size: uint32(l)}, nil
 }
 
-func (p programQueues) drop(places ...place) {
+func (x *programQueues) drop(places ...place) {
 	for _, l := range places {
-		p.area.give(l.at, l.n)
+		x.area.give(l.at, l.n)
 	}
 }
 
@@ -68,11 +68,11 @@ func (p *program) with(f func(port *port)) {
 	})
 }
 
-func (p programQueues) createAH(pd verbs.PD, a uverbs.AHArgs) (result, error) {
+func (x *programQueues) createAH(pd verbs.PD, a uverbs.AHArgs) (result, error) {
 	if a.Attr.Port != 1 || a.Attr.Global == 0 {
 		return result{}, unix.EINVAL
 	}
-	ah, err := made(&p.c.objects, "create AH", kindAH, 0, func() (verbs.AH, error) {
+	ah, err := made(&x.p.c.objects, "create AH", kindAH, 0, func() (verbs.AH, error) {
 		return pd.CreateAH(verbs.AHAttr{
 			DestGID: a.Attr.DestGID, SourceGID: int(a.Attr.SourceGID), TrafficClass: a.Attr.TClass, HopLimit: a.Attr.Hop, FlowLabel: a.Attr.Flow & flowLabel,
 		})
@@ -80,17 +80,17 @@ func (p programQueues) createAH(pd verbs.PD, a uverbs.AHArgs) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	h, num := p.add(uAH, ah), ah.Handle()
-	p.with(func(port *port) { port.ahs[num] = ah })
+	h, num := x.p.add(uAH, ah), ah.Handle()
+	x.p.with(func(port *port) { port.ahs[num] = ah })
 	return answer(uverbs.AH{H: h, Num: num}), nil
 }
 
-func (p programQueues) destroyAH(ah verbs.AH, a uverbs.Handle) (result, error) {
+func (x *programQueues) destroyAH(ah verbs.AH, a uverbs.Handle) (result, error) {
 	num := ah.Handle()
-	return result{}, p.destroy(uAH, a.H, kindAH, 0, func() error {
+	return result{}, x.p.destroy(uAH, a.H, kindAH, 0, func() error {
 		err := ah.Destroy()
 		if gone(err) {
-			p.with(func(port *port) { delete(port.ahs, num) })
+			x.p.with(func(port *port) { delete(port.ahs, num) })
 		}
 		return err
 	})
@@ -108,16 +108,16 @@ type cqObject struct {
 	queued int64
 }
 
-func (p programQueues) createCQ(c uverbs.Command) (result, error) {
+func (x *programQueues) createCQ(c uverbs.Command) (result, error) {
 	a, ok := uverbs.Decode[uverbs.CQArgs](c)
 	if !ok {
 		return result{}, unix.EINVAL
 	}
-	cq, mi, err := p.makeCQ(c.Channel, a, 0)
+	cq, mi, err := x.makeCQ(c.Channel, a, 0)
 	return answer(cq, mi), err
 }
 
-func (p programQueues) createCQEx(c uverbs.Command) (result, error) {
+func (x *programQueues) createCQEx(c uverbs.Command) (result, error) {
 	a, ok := uverbs.Decode[uverbs.ExCQArgs](c)
 	switch {
 	case !ok || a.CompMask != 0:
@@ -125,7 +125,7 @@ func (p programQueues) createCQEx(c uverbs.Command) (result, error) {
 	case a.Flags&^(uverbs.CQTimestamps|uverbs.CQIgnoreOverrun) != 0:
 		return result{}, unix.EOPNOTSUPP
 	}
-	cq, mi, err := p.makeCQ(c.Channel, uverbs.CQArgs{User: a.User, CQE: a.CQE, Vector: a.Vector, Channel: a.Channel}, a.Flags)
+	cq, mi, err := x.makeCQ(c.Channel, uverbs.CQArgs{User: a.User, CQE: a.CQE, Vector: a.Vector, Channel: a.Channel}, a.Flags)
 	ex := uverbs.Ex{}
 	ex.Length = uint32(len(uverbs.Encode(cq, ex)))
 	return answer(cq, ex, mi), err
@@ -134,23 +134,23 @@ func (p programQueues) createCQEx(c uverbs.Command) (result, error) {
 // makeCQ makes a completion queue. channel is the number of a completion channel, if the program
 // gives one; the preloaded library has replaced the channel's file descriptor by this number. flags are
 // those of uverbs.ExCQArgs.
-func (p programQueues) makeCQ(channel uint32, a uverbs.CQArgs, flags uint32) (out uverbs.CQ, mi uverbs.Area, err error) {
-	if err = errors.Join(within("create CQ", "cqe", a.CQE, 1, p.device().MaxCQE), within("create CQ", "comp_vector", a.Vector, 0, 0)); err != nil {
+func (x *programQueues) makeCQ(channel uint32, a uverbs.CQArgs, flags uint32) (out uverbs.CQ, mi uverbs.Area, err error) {
+	if err = errors.Join(within("create CQ", "cqe", a.CQE, 1, x.p.device().MaxCQE), within("create CQ", "comp_vector", a.Vector, 0, 0)); err != nil {
 		return out, mi, err
 	}
-	own := &programCQ{owner: p.newOwner(a.User), number: channel, stamped: flags&uverbs.CQTimestamps != 0}
+	own := &programCQ{owner: x.p.newOwner(a.User), number: channel, stamped: flags&uverbs.CQTimestamps != 0}
 	if a.Channel >= 0 {
-		if own.channel, err = named[*eventQueue](p.program, uChannel, channel); err != nil {
+		if own.channel, err = named[*eventQueue](x.p, uChannel, channel); err != nil {
 			return out, mi, err
 		}
 	}
 	n := int(a.CQE)
 	queued := int64(n)*wcBytes + int64(uverbs.RingLen(n, uverbs.WCSlot))
-	o, err := made(&p.c.objects, "create CQ", kindCQ, queued, func() (o *cqObject, err error) {
+	o, err := made(&x.p.c.objects, "create CQ", kindCQ, queued, func() (o *cqObject, err error) {
 		o = &cqObject{own: own, queued: queued}
-		if own.ring, o.place, mi, err = p.makeRing(n, uverbs.WCSlot); err == nil {
-			if o.cq, err = p.c.ctx.CreateCQ(own.ring.Cap()); err != nil {
-				p.drop(o.place)
+		if own.ring, o.place, mi, err = x.makeRing(n, uverbs.WCSlot); err == nil {
+			if o.cq, err = x.p.c.ctx.CreateCQ(own.ring.Cap()); err != nil {
+				x.drop(o.place)
 			}
 		}
 		return o, err
@@ -159,39 +159,39 @@ func (p programQueues) makeCQ(channel uint32, a uverbs.CQArgs, flags uint32) (ou
 		return out, mi, err
 	}
 	own.cq = verbsengine.EngineCQ(o.cq)
-	p.with(func(port *port) {
+	x.p.with(func(port *port) {
 		port.cqs = append(port.cqs, own)
-		p.cqOwners[own.cq.ID()] = &own.owner
-		p.c.s.pump.cqs[own.cq.ID()] = port
+		x.cqOwners[own.cq.ID()] = &own.owner
+		x.p.c.s.pump.cqs[own.cq.ID()] = port
 	})
-	return uverbs.CQ{H: p.add(uCQ, o), CQE: uint32(own.ring.Cap())}, mi, nil
+	return uverbs.CQ{H: x.p.add(uCQ, o), CQE: uint32(own.ring.Cap())}, mi, nil
 }
 
-func (p programQueues) destroyCQ(o *cqObject, a uverbs.Handle) (result, error) {
-	if err := p.destroy(uCQ, a.H, kindCQ, o.queued, o.cq.Destroy); err != nil {
+func (x *programQueues) destroyCQ(o *cqObject, a uverbs.Handle) (result, error) {
+	if err := x.p.destroy(uCQ, a.H, kindCQ, o.queued, o.cq.Destroy); err != nil {
 		return result{}, err
 	}
 	r := result{}
-	p.with(func(port *port) {
-		p.c.s.pump.tell()
+	x.p.with(func(port *port) {
+		x.p.c.s.pump.tell()
 		port.cqs = slices.DeleteFunc(port.cqs, func(m mover) bool { return m == o.own })
-		delete(p.cqOwners, o.own.cq.ID())
-		disown(p.c.s.pump.cqs, o.own.cq.ID(), port)
-		r = answer(uverbs.CQReported{Completions: o.own.channel.withdraw(o.own.tag, o.own.told), Events: p.ended(&o.own.owner)})
+		delete(x.cqOwners, o.own.cq.ID())
+		disown(x.p.c.s.pump.cqs, o.own.cq.ID(), port)
+		r = answer(uverbs.CQReported{Completions: o.own.channel.withdraw(o.own.tag, o.own.told), Events: x.p.ended(&o.own.owner)})
 	})
 	r.Element, r.Channel = uint64(o.own.tag), uverbs.NoChannel
 	r.Drain = 1 << 1
 	if o.own.channel != nil {
 		r.Channel, r.Drain = o.own.number, 1<<0|1<<1
 	}
-	p.drop(o.place)
+	x.drop(o.place)
 	return r, nil
 }
 
 // notifyCQ arms a completion queue. First it copies all completions from the NIC's queue to the
 // program's ring, because the program polls the ring after this command.
-func (p programQueues) notifyCQ(o *cqObject, a uverbs.Notify) (result, error) {
-	p.with(func(port *port) {
+func (x *programQueues) notifyCQ(o *cqObject, a uverbs.Notify) (result, error) {
+	x.p.with(func(port *port) {
 		o.own.fetch(port)
 		if o.own.channel != nil {
 			o.own.channel.flush()
@@ -205,7 +205,7 @@ func (p programQueues) notifyCQ(o *cqObject, a uverbs.Notify) (result, error) {
 
 // modifyCQ moderates the events of a completion queue. The rxe provider has no function for it, our
 // own has.
-func (p programQueues) modifyCQ(o *cqObject, a uverbs.ModifyCQArgs) (result, error) {
+func (x *programQueues) modifyCQ(o *cqObject, a uverbs.ModifyCQArgs) (result, error) {
 	switch {
 	case a.Mask == 0 || a.Reserved != 0:
 		return result{}, unix.EINVAL
@@ -227,14 +227,14 @@ type srqObject struct {
 	attr   verbs.SRQAttr
 }
 
-func (p programQueues) createSRQ(pd verbs.PD, a uverbs.SRQArgs) (result, error) {
-	return p.makeSRQ(pd, a, verbs.SRQInit{})
+func (x *programQueues) createSRQ(pd verbs.PD, a uverbs.SRQArgs) (result, error) {
+	return x.makeSRQ(pd, a, verbs.SRQInit{})
 }
 
 // makeSRQ makes a shared receive queue. init says whether it is of XRC.
-func (p programQueues) makeSRQ(pd verbs.PD, a uverbs.SRQArgs, init verbs.SRQInit) (result, error) {
+func (x *programQueues) makeSRQ(pd verbs.PD, a uverbs.SRQArgs, init verbs.SRQInit) (result, error) {
 	const op = "create SRQ"
-	d := p.device()
+	d := x.p.device()
 	if err := errors.Join(within(op, "max_wr", a.MaxWR, 1, d.MaxSRQWR), within(op, "max_sge", a.MaxSGE, 0, d.MaxSRQSGE)); err != nil {
 		return result{}, err
 	}
@@ -242,9 +242,9 @@ func (p programQueues) makeSRQ(pd verbs.PD, a uverbs.SRQArgs, init verbs.SRQInit
 	n, slot := int(a.MaxWR), uverbs.RecvSlot(int(a.MaxSGE))
 	queued := int64(uverbs.RingLen(n, slot)) + int64(n)*(wrBytes+int64(a.MaxSGE)*sgeBytes)
 	var mi uverbs.Area
-	o, err := made(&p.c.objects, op, kindSRQ, queued, func() (o *srqObject, err error) {
-		o = &srqObject{queued: queued, own: p.newOwner(a.User), recv: &receiveRing{port: p.c.port}}
-		if o.recv.ring, o.place, mi, err = p.makeRing(n, slot); err != nil {
+	o, err := made(&x.p.c.objects, op, kindSRQ, queued, func() (o *srqObject, err error) {
+		o = &srqObject{queued: queued, own: x.p.newOwner(a.User), recv: &receiveRing{port: x.p.c.port}}
+		if o.recv.ring, o.place, mi, err = x.makeRing(n, slot); err != nil {
 			return o, err
 		}
 		init.MaxWR, init.MaxSGE = n, int(a.MaxSGE)
@@ -252,7 +252,7 @@ func (p programQueues) makeSRQ(pd verbs.PD, a uverbs.SRQArgs, init verbs.SRQInit
 			o.attr, err = o.srq.Query()
 		}
 		if err != nil {
-			p.drop(o.place)
+			x.drop(o.place)
 		}
 		return o, err
 	})
@@ -260,15 +260,15 @@ func (p programQueues) makeSRQ(pd verbs.PD, a uverbs.SRQArgs, init verbs.SRQInit
 		return result{}, err
 	}
 	o.recv.scratch = make([]byte, o.recv.ring.SlotLen())
-	p.with(func(port *port) {
+	x.p.with(func(port *port) {
 		verbsengine.EngineSRQ(o.srq).TakeReceives(o.recv)
-		p.srqOwners[o.attr.ID] = &o.own
-		p.c.s.pump.srqs[o.attr.ID] = port
+		x.srqOwners[o.attr.ID] = &o.own
+		x.p.c.s.pump.srqs[o.attr.ID] = port
 	})
-	return answer(uverbs.SRQ{H: p.add(uSRQ, o), MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Num: o.attr.ID}, mi, uverbs.SRQNum{Num: o.attr.ID}), nil
+	return answer(uverbs.SRQ{H: x.p.add(uSRQ, o), MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Num: o.attr.ID}, mi, uverbs.SRQNum{Num: o.attr.ID}), nil
 }
 
-func (p programQueues) modifySRQ(o *srqObject, a uverbs.ModifySRQArgs) (result, error) {
+func (x *programQueues) modifySRQ(o *srqObject, a uverbs.ModifySRQArgs) (result, error) {
 	switch {
 	case a.Mask&^uverbs.MaskSRQLimit != 0:
 		return result{}, unix.EOPNOTSUPP // shared receive queues cannot be resized here
@@ -280,24 +280,24 @@ func (p programQueues) modifySRQ(o *srqObject, a uverbs.ModifySRQArgs) (result, 
 	return result{}, o.srq.SetLimit(int(a.Limit))
 }
 
-func (p programQueues) querySRQ(o *srqObject, _ uverbs.Handle) (result, error) {
+func (x *programQueues) querySRQ(o *srqObject, _ uverbs.Handle) (result, error) {
 	attr, err := o.srq.Query()
 	return answer(uverbs.SRQAttr{MaxWR: uint32(attr.MaxWR), MaxSGE: uint32(attr.MaxSGE), Limit: uint32(attr.Limit)}), err
 }
 
-func (p programQueues) destroySRQ(o *srqObject, a uverbs.Handle) (result, error) {
-	if err := p.destroy(uSRQ, a.H, kindSRQ, o.queued, o.srq.Destroy); err != nil {
+func (x *programQueues) destroySRQ(o *srqObject, a uverbs.Handle) (result, error) {
+	if err := x.p.destroy(uSRQ, a.H, kindSRQ, o.queued, o.srq.Destroy); err != nil {
 		return result{}, err
 	}
 	r := result{}
-	p.with(func(port *port) {
-		p.c.s.pump.tell()
-		delete(p.srqOwners, o.attr.ID)
-		disown(p.c.s.pump.srqs, o.attr.ID, port)
-		r = answer(uverbs.Reported{Events: p.ended(&o.own)})
+	x.p.with(func(port *port) {
+		x.p.c.s.pump.tell()
+		delete(x.srqOwners, o.attr.ID)
+		disown(x.p.c.s.pump.srqs, o.attr.ID, port)
+		r = answer(uverbs.Reported{Events: x.p.ended(&o.own)})
 	})
 	r.Element, r.Channel, r.Drain = uint64(o.own.tag), uverbs.NoChannel, 1
-	p.drop(o.place)
+	x.drop(o.place)
 	return r, nil
 }
 
@@ -324,25 +324,25 @@ var types = map[uint8]verbs.QPType{
 	uverbs.TypeRC: verbs.RC, uverbs.TypeUC: verbs.UC, uverbs.TypeUD: verbs.UD, uverbs.TypeXRCInitiator: verbs.XRCInitiator, uverbs.TypeXRCTarget: verbs.XRCTarget,
 }
 
-func (p programQueues) createQP(a uverbs.QPArgs) (result, error) {
-	out, recv, send, err := p.makeQP(a)
+func (x *programQueues) createQP(a uverbs.QPArgs) (result, error) {
+	out, recv, send, err := x.makeQP(a)
 	return answer(out, recv, send), err
 }
 
-func (p programQueues) createQPEx(a uverbs.ExQPArgs) (result, error) {
+func (x *programQueues) createQPEx(a uverbs.ExQPArgs) (result, error) {
 	if a.CompMask != 0 || a.CreateFlags != 0 || a.SourceQPN != 0 {
 		return result{}, unix.EOPNOTSUPP
 	}
-	out, recv, send, err := p.makeQP(a.QPArgs)
+	out, recv, send, err := x.makeQP(a.QPArgs)
 	ex := uverbs.Ex{}
 	ex.Length = uint32(len(uverbs.Encode(out, ex)))
 	return answer(out, ex, recv, send), err
 }
 
 // checkQP checks the attributes of a new queue pair and converts them.
-func (p programQueues) checkQP(a *uverbs.QPArgs) (init verbs.QPInit, err error) {
+func (x *programQueues) checkQP(a *uverbs.QPArgs) (init verbs.QPInit, err error) {
 	const op = "create QP"
-	d, mostInline := p.device(), uint32(p.c.ctx.Device().MaxInline)
+	d, mostInline := x.p.device(), uint32(x.p.c.ctx.Device().MaxInline)
 	typ, ok := types[a.Type]
 	if !ok {
 		return init, unix.EOPNOTSUPP
@@ -367,17 +367,17 @@ func (p programQueues) checkQP(a *uverbs.QPArgs) (init verbs.QPInit, err error) 
 	a.MaxSGE = min(max(a.MaxSGE, a.MaxInline/sgeBytes), d.MaxSGE)
 	a.MaxInline = min(max(a.MaxInline, a.MaxSGE*sgeBytes, word), mostInline)
 	init = verbs.QPInit{Type: typ, MaxSGE: int(max(a.MaxSGE, recvSGE, 1)), MaxInline: int(a.MaxInline), SignalAll: a.SignalAll != 0}
-	send, err := named[*cqObject](p.program, uCQ, a.SendCQ)
+	send, err := named[*cqObject](x.p, uCQ, a.SendCQ)
 	if err != nil {
 		return init, err
 	}
-	recv, err := named[*cqObject](p.program, uCQ, a.RecvCQ)
+	recv, err := named[*cqObject](x.p, uCQ, a.RecvCQ)
 	if err != nil {
 		return init, err
 	}
 	init.SendCQ, init.RecvCQ = send.cq, recv.cq
 	if a.HasSRQ != 0 {
-		o, err := named[*srqObject](p.program, uSRQ, a.SRQ)
+		o, err := named[*srqObject](x.p, uSRQ, a.SRQ)
 		if err != nil {
 			return init, err
 		}
@@ -388,19 +388,19 @@ func (p programQueues) checkQP(a *uverbs.QPArgs) (init verbs.QPInit, err error) 
 
 // makeQP makes a queue pair. Its handle is the number of its bell, the bit by which the program
 // announces entries in the send ring.
-func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uverbs.Area, err error) {
+func (x *programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uverbs.Area, err error) {
 	if a.Own == 0 && (a.Type == uverbs.TypeXRCInitiator || a.Type == uverbs.TypeXRCTarget) {
 		return out, recvAt, sendAt, unix.EOPNOTSUPP // rdma-core's provider for rxe would map rings that are not there
 	}
 	if a.Type == uverbs.TypeXRCTarget {
-		out, err = p.xrc().createTarget(a)
+		out, err = x.p.xrc().createTarget(a)
 		return out, recvAt, sendAt, err
 	}
-	pd, err := named[verbs.PD](p.program, uPD, a.PD)
+	pd, err := named[verbs.PD](x.p, uPD, a.PD)
 	if err != nil {
 		return out, recvAt, sendAt, err
 	}
-	init, err := p.checkQP(&a)
+	init, err := x.checkQP(&a)
 	if err != nil {
 		return out, recvAt, sendAt, err
 	}
@@ -411,58 +411,58 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 	if receives {
 		queued += int64(uverbs.RingLen(recvs, recvSlot))
 	}
-	if err := p.c.objects.reserve("create QP", kindQP, 0, queued); err != nil {
+	if err := x.p.c.objects.reserve("create QP", kindQP, 0, queued); err != nil {
 		return out, recvAt, sendAt, err
 	}
-	o := &programQPObject{queued: queued, made: a, owner: p.newOwner(a.User)}
+	o := &programQPObject{queued: queued, made: a, owner: x.p.newOwner(a.User)}
 	undo := func(err error) error {
-		p.drop(o.places...)
-		p.c.objects.giveBack(kindQP, 0, queued)
+		x.drop(o.places...)
+		x.p.c.objects.giveBack(kindQP, 0, queued)
 		return err
 	}
 	own := &programQP{sges: init.MaxSGE}
 	var at place
-	if own.ring, at, sendAt, err = p.makeRing(sends, sendSlot); err != nil {
+	if own.ring, at, sendAt, err = x.makeRing(sends, sendSlot); err != nil {
 		return out, recvAt, sendAt, undo(err)
 	}
 	o.places = append(o.places, at)
 	own.slot = own.ring.SlotLen()
 	if receives {
 		var r uverbs.Ring
-		if r, at, recvAt, err = p.makeRing(recvs, recvSlot); err != nil {
+		if r, at, recvAt, err = x.makeRing(recvs, recvSlot); err != nil {
 			return out, recvAt, sendAt, undo(err)
 		}
 		o.places = append(o.places, at)
-		own.recv = &receiveRing{port: p.c.port, ring: r, scratch: make([]byte, r.SlotLen())}
+		own.recv = &receiveRing{port: x.p.c.port, ring: r, scratch: make([]byte, r.SlotLen())}
 		recvs = r.Cap()
 	}
 	init.MaxSendWR, init.MaxRecvWR = own.ring.Cap(), 1
 	if o.qp, err = pd.CreateQP(init); err != nil {
 		return out, recvAt, sendAt, undo(err)
 	}
-	send, _ := named[*cqObject](p.program, uCQ, a.SendCQ) // checkQP has found it already
+	send, _ := named[*cqObject](x.p, uCQ, a.SendCQ) // checkQP has found it already
 	own.qp, own.done, o.own = verbsengine.EngineQP(o.qp), send.own, own
 	n := o.qp.QPN()
 	var bell uint32
 	ok := false
-	p.with(func(port *port) {
+	x.p.with(func(port *port) {
 		if bell, ok = port.addBell(own); !ok {
 			return
 		}
 		if own.recv != nil {
 			own.qp.TakeReceives(own.recv)
 		}
-		if p.privileged() {
+		if x.p.privileged() {
 			own.qp.AllowControlledQKey()
 		}
 		port.settled = append(port.settled, own)
-		p.qpOwners[n] = &o.owner
-		p.c.s.pump.qps[n] = port
+		x.qpOwners[n] = &o.owner
+		x.p.c.s.pump.qps[n] = port
 	})
 	if !ok {
 		return out, recvAt, sendAt, undo(errors.Join(limitError("create QP", "no doorbell is left; destroy a queue or queue pair first"), o.qp.Destroy()))
 	}
-	p.objects[uQP][bell] = o
+	x.p.objects[uQP][bell] = o
 	o.made.MaxRecv = uint32(recvs)
 	if !receives {
 		o.made.MaxRecv, o.made.MaxRecvSGE = 0, 0
@@ -472,40 +472,40 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 	}, recvAt, sendAt, nil
 }
 
-func (p programQueues) destroyQP(o *programQPObject, a uverbs.Handle) (result, error) {
+func (x *programQueues) destroyQP(o *programQPObject, a uverbs.Handle) (result, error) {
 	if o.target != nil {
-		return p.xrc().closeTarget(o, a.H)
+		return x.p.xrc().closeTarget(o, a.H)
 	}
 	n := o.qp.QPN()
-	if err := p.destroy(uQP, a.H, kindQP, o.queued, o.qp.Destroy); err != nil {
+	if err := x.p.destroy(uQP, a.H, kindQP, o.queued, o.qp.Destroy); err != nil {
 		return result{}, err
 	}
-	o.groups.forget(p.c)
+	o.groups.forget(x.p.c)
 	r := result{}
-	p.with(func(port *port) {
-		p.c.s.pump.tell()
+	x.p.with(func(port *port) {
+		x.p.c.s.pump.tell()
 		port.bells[a.H] = nil
 		port.settled = slices.DeleteFunc(port.settled, func(q *programQP) bool { return q == o.own })
-		delete(p.qpOwners, n)
-		disown(p.c.s.pump.qps, n, port)
-		r = answer(uverbs.Reported{Events: p.ended(&o.owner)})
+		delete(x.qpOwners, n)
+		disown(x.p.c.s.pump.qps, n, port)
+		r = answer(uverbs.Reported{Events: x.p.ended(&o.owner)})
 	})
 	r.Element, r.Channel, r.Drain = uint64(o.owner.tag), uverbs.NoChannel, 1
-	p.drop(o.places...)
+	x.drop(o.places...)
 	return r, nil
 }
 
 // postSend executes PostSend, by which the preloaded library asks whether a queue pair takes sends:
 // the queue pair may have gone to ERROR by itself before RTS. If it does, the entries that wait in
 // its send ring are posted.
-func (p programQueues) postSend(o *programQPObject, _ uverbs.Handle) (result, error) {
-	if s, _ := p.stateOf(o); s < stateRTS || o.own == nil {
+func (x *programQueues) postSend(o *programQPObject, _ uverbs.Handle) (result, error) {
+	if s, _ := x.stateOf(o); s < stateRTS || o.own == nil {
 		return result{}, unix.EINVAL
 	}
-	if err := p.ask(o); err != nil {
+	if err := x.ask(o); err != nil {
 		return result{}, err
 	}
-	p.ring(o)
+	x.ring(o)
 	return answer(uverbs.Posted{}), nil
 }
 
@@ -513,9 +513,9 @@ func (p programQueues) postSend(o *programQPObject, _ uverbs.Handle) (result, er
 // refused, ask removes it and those behind it from the ring, posts those before it, and returns the
 // refusal, which the program gets from its post. The program waits for the answer, so it writes no
 // entries meanwhile.
-func (p programQueues) ask(o *programQPObject) error {
-	now, _, out := p.c.s.pump.shell.Enter()
-	defer p.c.s.pump.shell.Leave()
+func (x *programQueues) ask(o *programQPObject) error {
+	now, _, out := x.p.c.s.pump.shell.Enter()
+	defer x.p.c.s.pump.shell.Leave()
 	q := o.own
 	if q == nil {
 		return nil
@@ -524,7 +524,7 @@ func (p programQueues) ask(o *programQPObject) error {
 	allowed, err := q.qp.AllowPost(now, q.ring.Between(first, q.ring.Producer()))
 	if err != nil {
 		q.ring.SetProducer(first + uint32(allowed))
-		q.rung(now, p.c.port, out)
+		q.rung(now, x.p.c.port, out)
 	}
 	q.checked = q.head + uint32(q.ring.Between(q.head, q.ring.Producer()))
 	return err
@@ -532,17 +532,17 @@ func (p programQueues) ask(o *programQPObject) error {
 
 // ring posts the entries that wait in the send ring of a queue pair, as if the program had rung the
 // bell.
-func (p programQueues) ring(o *programQPObject) {
-	now, _, out := p.c.s.pump.shell.Enter()
-	defer p.c.s.pump.shell.Leave()
+func (x *programQueues) ring(o *programQPObject) {
+	now, _, out := x.p.c.s.pump.shell.Enter()
+	defer x.p.c.s.pump.shell.Leave()
 	if o.own != nil {
-		o.own.rung(now, p.c.port, out)
+		o.own.rung(now, x.p.c.port, out)
 	}
 }
 
-func (p programQueues) queryQP(o *programQPObject, _ uverbs.QueryQPArgs) (result, error) {
+func (x *programQueues) queryQP(o *programQPObject, _ uverbs.QueryQPArgs) (result, error) {
 	defer o.current()()
-	s, draining := p.stateOf(o)
+	s, draining := x.stateOf(o)
 	k, m := &o.attr, &o.made
 	out := uverbs.QPAttr{
 		Dest: k.Dest, MaxSend: m.MaxSend, MaxRecv: m.MaxRecv, MaxSGE: m.MaxSGE, MaxRecvSGE: m.MaxRecvSGE, MaxInline: m.MaxInline,

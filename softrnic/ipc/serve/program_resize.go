@@ -7,47 +7,47 @@ import (
 
 // resizeCQ gives a completion queue a ring of another size and moves the completions into it. The
 // library then maps the new ring. No thread of the program polls the queue in the meantime.
-func (p programQueues) resizeCQ(o *cqObject, a uverbs.ResizeCQArgs) (result, error) {
-	if err := within("resize CQ", "cqe", a.CQE, 1, p.device().MaxCQE); err != nil {
+func (x *programQueues) resizeCQ(o *cqObject, a uverbs.ResizeCQArgs) (result, error) {
+	if err := within("resize CQ", "cqe", a.CQE, 1, x.p.device().MaxCQE); err != nil {
 		return result{}, err
 	}
 	n := int(a.CQE)
 	queued := int64(n)*wcBytes + int64(uverbs.RingLen(n, uverbs.WCSlot))
-	if err := p.c.objects.take("resize CQ", need{kindQueued, queued}); err != nil {
+	if err := x.p.c.objects.take("resize CQ", need{kindQueued, queued}); err != nil {
 		return result{}, err
 	}
-	ring, at, mi, err := p.makeRing(n, uverbs.WCSlot)
+	ring, at, mi, err := x.makeRing(n, uverbs.WCSlot)
 	if err == nil {
-		if err = p.exchange(o, ring); err != nil {
-			p.drop(at)
+		if err = x.exchange(o, ring); err != nil {
+			x.drop(at)
 		}
 	}
 	if err != nil {
-		p.c.objects.release(need{kindQueued, queued})
+		x.p.c.objects.release(need{kindQueued, queued})
 		return result{}, err
 	}
-	p.drop(o.place)
-	p.c.objects.release(need{kindQueued, o.queued})
+	x.drop(o.place)
+	x.p.c.objects.release(need{kindQueued, o.queued})
 	o.place, o.queued = at, queued
 	return answer(uverbs.CQSize{CQE: uint32(ring.Cap())}, mi), nil
 }
 
 // exchange moves the completions of a queue to another ring, if they fit. It first posts the sends
 // that wait in rings and complete on this queue, so that their completions are moved, too.
-func (p programQueues) exchange(o *cqObject, to uverbs.Ring) error {
+func (x *programQueues) exchange(o *cqObject, to uverbs.Ring) error {
 	room, err := cq.New(to.Cap())
 	if err != nil {
 		return err
 	}
-	now, e, out := p.c.s.pump.shell.Enter()
-	defer p.c.s.pump.shell.Leave()
-	p.c.s.pump.noticeDown(e)
-	for _, q := range p.c.port.settled {
+	now, e, out := x.p.c.s.pump.shell.Enter()
+	defer x.p.c.s.pump.shell.Leave()
+	x.p.c.s.pump.noticeDown(e)
+	for _, q := range x.p.c.port.settled {
 		if q.done == o.own {
-			q.rung(now, p.c.port, out)
+			q.rung(now, x.p.c.port, out)
 		}
 	}
-	o.own.fetch(p.c.port)
+	o.own.fetch(x.p.c.port)
 	return o.own.exchange(to, room)
 }
 

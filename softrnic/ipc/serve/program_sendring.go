@@ -9,7 +9,7 @@ import (
 
 // useRing makes a queue pair execute a send ring in registered memory of the program (package sendring). The
 // NIC checks the memory that the ring and each entry name.
-func (p programQueues) useRing(o *programQPObject, a uverbs.RingArgs) (result, error) {
+func (x *programQueues) useRing(o *programQPObject, a uverbs.RingArgs) (result, error) {
 	const op, all = "use ring", uverbs.RingManaged | uverbs.RingChecked | uverbs.RingCounts16
 	q, ok := o.qp.(verbs.RingQP)
 	switch {
@@ -25,12 +25,12 @@ func (p programQueues) useRing(o *programQPObject, a uverbs.RingArgs) (result, e
 		Managed: a.Flags&uverbs.RingManaged != 0, Checked: a.Flags&uverbs.RingChecked != 0, Counts16: a.Flags&uverbs.RingCounts16 != 0,
 	})
 	if err == nil {
-		p.with(func(*port) { o.own.ringed = true })
+		x.p.with(func(*port) { o.own.ringed = true })
 	}
 	return result{}, err
 }
 
-func (p programQueues) doorbell(o *programQPObject, a uverbs.DoorbellArgs) (result, error) {
+func (x *programQueues) doorbell(o *programQPObject, a uverbs.DoorbellArgs) (result, error) {
 	if q, ok := o.qp.(verbs.RingQP); ok {
 		return result{}, q.Doorbell(a.Limit)
 	}
@@ -39,7 +39,7 @@ func (p programQueues) doorbell(o *programQPObject, a uverbs.DoorbellArgs) (resu
 
 // cqNumber returns the number by which a WAIT names a completion queue. That its completions are only
 // counted, and may be lost, a program says when it makes the queue (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN).
-func (p programQueues) cqNumber(o *cqObject, _ uverbs.Handle) (result, error) {
+func (x *programQueues) cqNumber(o *cqObject, _ uverbs.Handle) (result, error) {
 	c, ok := o.cq.(verbs.CountedCQ)
 	if !ok {
 		return result{}, &verbs.OpError{Op: "number of CQ", Err: verbs.ErrNotSupported}

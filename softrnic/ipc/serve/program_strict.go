@@ -18,7 +18,7 @@ const onlyPort = 1
 
 // strict checks a modify command against the table of attributes and the ranges of their values. A
 // draining queue pair is in SQD and has started work requests that are not complete.
-func (p programQueues) strict(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs, draining bool) error {
+func (x *programQueues) strict(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs, draining bool) error {
 	named, from := qpattr.Mask(a.Mask), o.state
 	switch {
 	case named&qpattr.CurrentState != 0 && a.Current != from:
@@ -29,7 +29,7 @@ func (p programQueues) strict(o *programQPObject, to uint8, a *uverbs.ModifyQPAr
 	if err := qpattr.CheckRoCE(types[o.made.Type], verbs.QPState(from), verbs.QPState(to), named); err != nil {
 		return err
 	}
-	nic := p.c.ctx.Device()
+	nic := x.p.c.ctx.Device()
 	for _, r := range valueRules {
 		if named&r.attribute == 0 {
 			continue
@@ -111,13 +111,13 @@ const maxRefusalsLogged = 32
 
 // logRefusal writes the reason of a refused modify command to the log, because the program learns
 // only an errno.
-func (p programQueues) logRefusal(o *programQPObject, to uint8, err error) {
-	if p.refusals++; p.refusals > maxRefusalsLogged {
+func (x *programQueues) logRefusal(o *programQPObject, to uint8, err error) {
+	if x.p.refusals++; x.p.refusals > maxRefusalsLogged {
 		return
 	}
-	p.c.s.log.Warn("verbs: modify QP refused", "pid", p.c.cred.Pid, "qpn", uint32(o.qp.QPN()), "from", verbs.QPState(o.state).String(),
+	x.p.c.s.log.Warn("verbs: modify QP refused", "pid", x.p.c.cred.Pid, "qpn", uint32(o.qp.QPN()), "from", verbs.QPState(o.state).String(),
 		"to", verbs.QPState(to).String(), "errno", errnoOf(err).Error(), "reason", err)
-	if p.refusals == maxRefusalsLogged {
-		p.c.s.log.Warn("verbs: further refusals of this program are not logged", "pid", p.c.cred.Pid)
+	if x.p.refusals == maxRefusalsLogged {
+		x.p.c.s.log.Warn("verbs: further refusals of this program are not logged", "pid", x.p.c.cred.Pid)
 	}
 }

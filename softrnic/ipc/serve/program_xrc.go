@@ -100,11 +100,11 @@ func (x programXRC) close(o *xrcdObject, a uverbs.Handle) (result, error) {
 }
 
 func (x programXRC) createSRQ(pd verbs.PD, a uverbs.XSRQArgs) (result, error) {
-	p := programQueues{x.p}
+	q := &x.p.queues
 	args := uverbs.SRQArgs{User: a.User, PD: a.PD, MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Limit: a.Limit}
 	switch a.Type {
 	case uverbs.SRQBasic:
-		return p.makeSRQ(pd, args, verbs.SRQInit{})
+		return q.makeSRQ(pd, args, verbs.SRQInit{})
 	case uverbs.SRQXRC:
 	default:
 		return result{}, unix.EOPNOTSUPP
@@ -118,7 +118,7 @@ func (x programXRC) createSRQ(pd verbs.PD, a uverbs.XSRQArgs) (result, error) {
 		return result{}, err
 	}
 	x.p.with(func(*port) { c.own.xrc = true })
-	return p.makeSRQ(pd, args, verbs.SRQInit{XRCD: o.x, CQ: c.cq})
+	return q.makeSRQ(pd, args, verbs.SRQInit{XRCD: o.x, CQ: c.cq})
 }
 
 // createTarget makes a target. In place of a protection domain, the arguments have an XRC domain.

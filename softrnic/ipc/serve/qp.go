@@ -16,14 +16,14 @@ func (x queues) qpInit(op string, a *proto.CreateQP) (init verbs.QPInit, err err
 		Type: a.Type, MaxSendWR: a.MaxSendWR, MaxRecvWR: a.MaxRecvWR, MaxSGE: a.MaxSGE, MaxInline: a.MaxInline, SignalAll: a.SignalAll,
 	}
 	for h, cq := range map[*uint32]*verbs.CQ{&a.SendCQ: &init.SendCQ, &a.RecvCQ: &init.RecvCQ} {
-		o, err := x.find(op, *h, kindCQ)
+		o, err := x.objects.queue(op, *h, kindCQ)
 		if err != nil {
 			return init, err
 		}
 		*cq = o.cq
 	}
 	if a.SRQ != 0 {
-		o, err := x.find(op, a.SRQ, kindSRQ)
+		o, err := x.objects.queue(op, a.SRQ, kindSRQ)
 		if err != nil {
 			return init, err
 		}
@@ -34,7 +34,7 @@ func (x queues) qpInit(op string, a *proto.CreateQP) (init verbs.QPInit, err err
 
 func (x queues) createQP(a proto.CreateQP) (any, []int, error) {
 	const op = "create QP"
-	pd, err := get[verbs.PD](&x.c.objects, op, a.PD)
+	pd, err := get[verbs.PD](x.objects, op, a.PD)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -45,7 +45,7 @@ func (x queues) createQP(a proto.CreateQP) (any, []int, error) {
 	sends, recvs := cmp.Or(a.MaxSendWR, 128), cmp.Or(a.MaxRecvWR, 128)
 	sge, inline := cmp.Or(a.MaxSGE, 4), cmp.Or(a.MaxInline, 256)
 	queued := bounded(sends)*(wrBytes+bounded(sge)*sgeBytes+bounded(inline)) + bounded(recvs)*(wrBytes+bounded(sge)*sgeBytes)
-	qp, err := made(&x.c.objects, op, kindQP, queued, func() (verbs.QP, error) { return pd.CreateQP(init) })
+	qp, err := made(x.objects, op, kindQP, queued, func() (verbs.QP, error) { return pd.CreateQP(init) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -67,11 +67,11 @@ func (x queues) createQP(a proto.CreateQP) (any, []int, error) {
 			q.recv = &posts{q: ring.NewQueue(b[sendLen:], slots, recvSlot), slot: recvSlot, maxSGE: sge}
 		}
 		return q
-	}, func(p *port) { x.c.s.pump.qps[qp.QPN()] = p })
+	}, func(p *port) { x.pump.qps[qp.QPN()] = p })
 }
 
 func (x queues) queryQP(a proto.Handle) (any, error) {
-	o, err := x.find("query QP", a.H, kindQP)
+	o, err := x.objects.queue("query QP", a.H, kindQP)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (x queues) queryQP(a proto.Handle) (any, error) {
 
 func (x queues) modifyQP(a proto.ModifyQP) (any, error) {
 	const op = "modify QP"
-	o, err := x.find(op, a.H, kindQP)
+	o, err := x.objects.queue(op, a.H, kindQP)
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +112,6 @@ func (x queues) modifyQP(a proto.ModifyQP) (any, error) {
 
 func (x queues) destroyQP(a proto.Handle) (any, error) {
 	return nil, x.on("destroy QP", a.H, kindQP, func(o *queueObject) error {
-		return x.retire(a.H, o, o.qp.Destroy(), func(p *port) { disown(x.c.s.pump.qps, o.qp.QPN(), p) })
+		return x.retire(a.H, o, o.qp.Destroy(), func(p *port) { disown(x.pump.qps, o.qp.QPN(), p) })
 	})
 }

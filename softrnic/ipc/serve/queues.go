@@ -14,7 +14,11 @@ import (
 
 // queues executes the calls of one client that concern completion queues, queue pairs, shared
 // receive queues and address handles.
-type queues struct{ c *client }
+type queues struct {
+	c       *client
+	objects *objects
+	pump    *pump
+}
 
 // queueObject is a completion queue, queue pair or shared receive queue with the memory of its
 // rings; one of cq, qp and srq is set.
@@ -43,7 +47,7 @@ const (
 // object.
 func (x queues) publish(o *queueObject, destroy func() error, out proto.Queue, port func(b []byte) belled, known func(p *port)) (any, []int, error) {
 	fail := func(err error) (any, []int, error) {
-		x.c.objects.giveBack(o.kind, 0, o.queued)
+		x.objects.giveBack(o.kind, 0, o.queued)
 		return nil, nil, errors.Join(err, destroy())
 	}
 	fd, bytes, err := newMemory("verbs-queue", out.Length)
@@ -53,8 +57,8 @@ func (x queues) publish(o *queueObject, destroy func() error, out proto.Queue, p
 	o.bytes = bytes
 	belled := port(bytes)
 	ok := false
-	x.c.s.pump.with(func(e *engine.Engine) {
-		x.c.s.pump.noticeDown(e)
+	x.pump.with(func(e *engine.Engine) {
+		x.pump.noticeDown(e)
 		if out.Bell, ok = x.c.port.addBell(belled); ok {
 			known(x.c.port)
 			out.Incarnation = x.c.port.ctl.Incarnation.Load()
@@ -64,7 +68,7 @@ func (x queues) publish(o *queueObject, destroy func() error, out proto.Queue, p
 		return fail(errors.Join(limitError("create queue", "no doorbell is left; destroy a queue or queue pair first"), closeAll([]int{fd}), ring.Unmap(bytes)))
 	}
 	o.bell = out.Bell
-	out.H = x.c.objects.put(o)
+	out.H = x.objects.put(o)
 	return out, []int{fd}, nil
 }
 
@@ -75,14 +79,14 @@ func (x queues) retire(h uint32, o *queueObject, destroyed error, unknown func(p
 	if !gone(destroyed) {
 		return destroyed
 	}
-	x.c.s.pump.with(func(*engine.Engine) {
+	x.pump.with(func(*engine.Engine) {
 		x.c.port.bells[o.bell] = nil
 		unknown(x.c.port)
 	})
-	x.c.objects.drop(h)
+	x.objects.drop(h)
 	err := ring.Unmap(o.bytes)
 	o.bytes = nil
-	x.c.objects.giveBack(o.kind, 0, o.queued)
+	x.objects.giveBack(o.kind, 0, o.queued)
 	o.groups.forget(x.c)
 	return errors.Join(destroyed, err)
 }
@@ -90,7 +94,7 @@ func (x queues) retire(h uint32, o *queueObject, destroyed error, unknown func(p
 func (x queues) createCQ(a proto.CreateCQ) (any, []int, error) {
 	const op = "create CQ"
 	queued := cqBytes(a.Depth) + int64(min(max(a.Depth, 0), ring.MaxCompletions))*ringBytes
-	cq, err := made(&x.c.objects, op, kindCQ, queued, func() (verbs.CQ, error) { return x.c.ctx.CreateCQ(a.Depth) })
+	cq, err := made(x.objects, op, kindCQ, queued, func() (verbs.CQ, error) { return x.c.ctx.CreateCQ(a.Depth) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -104,7 +108,7 @@ func (x queues) createCQ(a proto.CreateCQ) (any, []int, error) {
 		return own
 	}, func(p *port) {
 		p.cqs = append(p.cqs, own)
-		x.c.s.pump.cqs[e.ID()] = p
+		x.pump.cqs[e.ID()] = p
 	})
 }
 
@@ -115,12 +119,12 @@ func cqBytes(depth int) int64 { return int64(min(max(depth, 0), 1<<30)) * wcByte
 // completions from the NIC's queue to the application.
 func (x queues) resizeCQ(a proto.ResizeCQ) (any, error) {
 	const op = "resize CQ"
-	o, err := x.find(op, a.H, kindCQ)
+	o, err := x.objects.queue(op, a.H, kindCQ)
 	if err != nil {
 		return nil, err
 	}
 	var before int
-	x.c.s.pump.with(func(*engine.Engine) {
+	x.pump.with(func(*engine.Engine) {
 		q, dead := verbsengine.EngineCQ(o.cq).Queue()
 		if err = dead; err == nil {
 			before = q.Cap()
@@ -140,14 +144,14 @@ func (x queues) moderateCQ(a proto.ModerateCQ) (any, error) {
 // `do`, which makes the change.
 func (x queues) resize(op string, o *queueObject, change int64, do func() error) error {
 	more := need{kindQueued, max(change, 0)}
-	if err := x.c.objects.take(op, more); err != nil {
+	if err := x.objects.take(op, more); err != nil {
 		return err
 	}
 	if err := do(); err != nil {
-		x.c.objects.release(more)
+		x.objects.release(more)
 		return err
 	}
-	x.c.objects.release(need{kindQueued, max(-change, 0)})
+	x.objects.release(need{kindQueued, max(-change, 0)})
 	o.queued += change
 	return nil
 }
@@ -157,7 +161,7 @@ func (x queues) destroyCQ(a proto.Handle) (any, error) {
 		e := verbsengine.EngineCQ(o.cq)
 		return x.retire(a.H, o, o.cq.Destroy(), func(p *port) {
 			p.cqs = slices.DeleteFunc(p.cqs, func(m mover) bool { q, ok := m.(*cqPort); return ok && q.cq == e })
-			disown(x.c.s.pump.cqs, e.ID(), p)
+			disown(x.pump.cqs, e.ID(), p)
 		})
 	})
 }
@@ -170,17 +174,9 @@ func disown[N comparable](owners map[N]*port, n N, p *port) {
 	}
 }
 
-func (x queues) find(op string, h uint32, k kind) (*queueObject, error) {
-	o, err := get[*queueObject](&x.c.objects, op, h)
-	if err == nil && o.kind != k {
-		return nil, unnamed(op, h)
-	}
-	return o, err
-}
-
 // on calls f for the object of kind k with handle h.
 func (x queues) on(op string, h uint32, k kind, f func(o *queueObject) error) error {
-	o, err := x.find(op, h, k)
+	o, err := x.objects.queue(op, h, k)
 	if err != nil {
 		return err
 	}
@@ -189,14 +185,14 @@ func (x queues) on(op string, h uint32, k kind, f func(o *queueObject) error) er
 
 func (x queues) createSRQ(a proto.CreateSRQ) (any, []int, error) {
 	const op = "create SRQ"
-	pd, err := get[verbs.PD](&x.c.objects, op, a.PD)
+	pd, err := get[verbs.PD](x.objects, op, a.PD)
 	if err != nil {
 		return nil, nil, err
 	}
 	n, sge := cmp.Or(a.Init.MaxWR, 128), cmp.Or(a.Init.MaxSGE, 4)
 	queued := srqBytes(n, sge)
 	var attr verbs.SRQAttr
-	srq, err := made(&x.c.objects, op, kindSRQ, queued, func() (verbs.SRQ, error) {
+	srq, err := made(x.objects, op, kindSRQ, queued, func() (verbs.SRQ, error) {
 		srq, err := pd.CreateSRQ(a.Init)
 		if err == nil {
 			attr, err = srq.Query()
@@ -212,7 +208,7 @@ func (x queues) createSRQ(a proto.CreateSRQ) (any, []int, error) {
 	out := proto.Queue{Number: attr.ID, Slots: slots, RecvSlot: slot, Length: ring.QueueLen(slots, slot)}
 	return x.publish(o, srq.Destroy, out, func(b []byte) belled {
 		return &srqPort{srq: e, recv: posts{q: ring.NewQueue(b, slots, slot), slot: slot, maxSGE: sge}}
-	}, func(p *port) { x.c.s.pump.srqs[attr.ID] = p })
+	}, func(p *port) { x.pump.srqs[attr.ID] = p })
 }
 
 // bounded limits a number from an application before it is multiplied. The NIC itself refuses
@@ -220,7 +216,7 @@ func (x queues) createSRQ(a proto.CreateSRQ) (any, []int, error) {
 func bounded(v int) int64 { return int64(min(max(v, 0), 1<<20)) }
 
 func (x queues) querySRQ(a proto.Handle) (any, error) {
-	o, err := x.find("query SRQ", a.H, kindSRQ)
+	o, err := x.objects.queue("query SRQ", a.H, kindSRQ)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +233,7 @@ func srqBytes(n, sge int) int64 { return bounded(n) * (wrBytes + bounded(sge)*sg
 // resizeSRQ changes the capacity of the NIC's queue; the ring keeps its size.
 func (x queues) resizeSRQ(a proto.Limit) (any, error) {
 	const op = "modify SRQ"
-	o, err := x.find(op, a.H, kindSRQ)
+	o, err := x.objects.queue(op, a.H, kindSRQ)
 	if err != nil {
 		return nil, err
 	}
@@ -252,29 +248,29 @@ func (x queues) resizeSRQ(a proto.Limit) (any, error) {
 func (x queues) destroySRQ(a proto.Handle) (any, error) {
 	return nil, x.on("destroy SRQ", a.H, kindSRQ, func(o *queueObject) error {
 		attr, _ := o.srq.Query() // fails if the queue has ended with its NIC: then its number is 0
-		return x.retire(a.H, o, o.srq.Destroy(), func(p *port) { disown(x.c.s.pump.srqs, attr.ID, p) })
+		return x.retire(a.H, o, o.srq.Destroy(), func(p *port) { disown(x.pump.srqs, attr.ID, p) })
 	})
 }
 
 func (x queues) createAH(a proto.CreateAH) (any, error) {
-	pd, err := get[verbs.PD](&x.c.objects, "create AH", a.PD)
+	pd, err := get[verbs.PD](x.objects, "create AH", a.PD)
 	if err != nil {
 		return nil, err
 	}
-	ah, err := made(&x.c.objects, "create AH", kindAH, 0, func() (verbs.AH, error) { return pd.CreateAH(a.Attr) })
+	ah, err := made(x.objects, "create AH", kindAH, 0, func() (verbs.AH, error) { return pd.CreateAH(a.Attr) })
 	if err != nil {
 		return nil, err
 	}
-	h := x.c.objects.put(ah)
-	x.c.s.pump.with(func(*engine.Engine) { x.c.port.ahs[h] = ah })
+	h := x.objects.put(ah)
+	x.pump.with(func(*engine.Engine) { x.c.port.ahs[h] = ah })
 	return proto.Address{H: h, Number: ah.Handle()}, nil
 }
 
 func (x queues) destroyAH(a proto.Handle) (any, error) {
-	return ended(&x.c.objects, "destroy AH", a.H, kindAH, func(o verbs.AH) error {
+	return ended(x.objects, "destroy AH", a.H, kindAH, func(o verbs.AH) error {
 		err := o.Destroy()
 		if gone(err) {
-			x.c.s.pump.with(func(*engine.Engine) { delete(x.c.port.ahs, a.H) })
+			x.pump.with(func(*engine.Engine) { delete(x.c.port.ahs, a.H) })
 		}
 		return err
 	})

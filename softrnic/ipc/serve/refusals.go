@@ -130,7 +130,7 @@ type quotaError struct{ error }
 func (e quotaError) Unwrap() error { return e.error }
 
 // makes has the names of the commands whose refusals are recorded: those that make, change or end an
-// object. Refused changes of queue pairs are noted by the queue pair (see programQueues.modifyQP).
+// object. Refused changes of queue pairs are noted by the queue pair (see (*programQueues).modifyQP).
 var makes = map[uverbs.Op]string{
 	uverbs.AllocPD: "alloc PD", uverbs.RegMR: "reg MR", uverbs.AllocMW: "alloc MW", uverbs.CreateAH: "create AH",
 	uverbs.CreateCompChannel: "create completion channel", uverbs.CreateCQ: "create CQ", uverbs.ResizeCQ: "resize CQ",

@@ -233,7 +233,7 @@ func (s *Server) attach(conn *net.UnixConn) {
 		return
 	}
 	s.nextID++
-	c := newClient(s, s.nextID, conn, cred)
+	c := s.newClient(s.nextID, conn, cred)
 	s.clients[c] = struct{}{}
 	s.wg.Go(c.run)
 }

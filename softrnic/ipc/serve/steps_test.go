@@ -55,7 +55,7 @@ func pumpOf(t *testing.T, n int) (s *pump, shell *stepShell, wakes []int) {
 		wake := os.NewFile(uintptr(pair[0]), "wake")
 		t.Cleanup(func() { must(t, errors.Join(wake.Close(), unix.Close(pair[1]))) })
 		c := &client{link: newLink(nil), s: &Server{pump: s}, wake: wake}
-		s.ports = append(s.ports, newPort(c, make([]byte, ring.ControlLen)))
+		s.ports = append(s.ports, c.newPort(make([]byte, ring.ControlLen)))
 		wakes = append(wakes, pair[1])
 	}
 	return s, shell, wakes
@@ -227,7 +227,7 @@ func TestWhatEndsTheSleep(t *testing.T) {
 		ready bool
 	}{
 		"nothing":       {1, func(*pump, *engine.Engine) {}, false},
-		"an attachment": {-1, func(s *pump, e *engine.Engine) { s.add(newPort(s.ports[0].c, make([]byte, ring.ControlLen)), e) }, true},
+		"an attachment": {-1, func(s *pump, e *engine.Engine) { s.add(s.ports[0].c.newPort(make([]byte, ring.ControlLen)), e) }, true},
 		"a bell":        {-1, func(s *pump, _ *engine.Engine) { s.ports[1].ctl.Ring(0) }, true},
 		"a wake-up":     {1, func(s *pump, _ *engine.Engine) { s.woken(s.ports[0]) }, true},
 		"one without":   {-1, func(s *pump, _ *engine.Engine) { s.woken(s.ports[0]) }, false},
