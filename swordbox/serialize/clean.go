@@ -78,10 +78,10 @@ func (k *link) cleanSince(now clock.Time) clock.Time {
 func (l *sequencer) cleanSince(now clock.Time) clock.Time {
 	switch {
 	case !l.phase.isLoose():
-		return l.grace.Clean(now, l.psns.own, l.acked)
-	case !l.phase.hasForwarded() || l.acked == l.psns.own:
+		return l.conn.grace.Clean(now, l.conn.psns.own, l.conn.acked)
+	case !l.phase.hasForwarded() || l.conn.acked == l.conn.psns.own:
 		return now
-	case now > l.lastLoose.Add(l.m.cfg.Words.Budget):
+	case now > l.conn.lastLoose.Add(l.m.cfg.Words.Budget):
 		return now
 	}
 	return 0
@@ -89,5 +89,5 @@ func (l *sequencer) cleanSince(now clock.Time) clock.Time {
 
 // isForwarding reports whether requests are in flight on the client's connection.
 func (l *sequencer) isForwarding() bool {
-	return l.acked != l.psns.own && (!l.phase.isLoose() || l.phase.hasForwarded())
+	return l.conn.acked != l.conn.psns.own && (!l.phase.isLoose() || l.phase.hasForwarded())
 }

@@ -78,11 +78,11 @@ func TestOldRequestsOfFlows(t *testing.T) {
 		"in flight":         {func(*sequencer) {}, false},
 		"to another server": {func(l *sequencer) { l.s = &server{} }, true},
 		"of a closed flow":  {func(l *sequencer) { l.phase = closed }, true},
-		"answered":          {func(l *sequencer) { l.acked = l.psns.own }, true},
+		"answered":          {func(l *sequencer) { l.conn.acked = l.conn.psns.own }, true},
 	} {
 		r, l := idleServer(t)
 		s := l.s
-		l.acked = l.psns.own.Add(-1)
+		l.conn.acked = l.conn.psns.own.Add(-1)
 		if !l.isForwarding() {
 			t.Error("no request is in flight")
 		}
@@ -104,11 +104,11 @@ func TestOldRequestsOfFlows(t *testing.T) {
 func TestRequestsInFlightOnAClientsConnection(t *testing.T) {
 	for p, want := range map[phase]bool{untouched: false, passing: true, partial: false, partialPassing: true, synced: true, refused: true} {
 		l := &sequencer{phase: p}
-		l.psns.own, l.acked = 101, 100
+		l.conn.psns.own, l.conn.acked = 101, 100
 		if got := l.isForwarding(); got != want {
 			t.Errorf("%v: %v", p, got)
 		}
-		if l.acked = 101; l.isForwarding() {
+		if l.conn.acked = 101; l.isForwarding() {
 			t.Errorf("%v: all are acknowledged", p)
 		}
 	}

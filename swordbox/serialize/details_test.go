@@ -169,8 +169,8 @@ func TestRefusedFlowIsNotPinned(t *testing.T) {
 	c.post(wr, c.write(64, 0, 8))
 	r.run(time.Millisecond)
 	c.done(verbs.RemAccessErr, verbs.WRFlushErr)
-	if l.phase != refused || l.flow.Pinned || l.held.n != 0 || l.info().State != "dead" {
-		t.Errorf("phase %v, pinned %v, %d held, shown as %s", l.phase, l.flow.Pinned, l.held.n, l.info().State)
+	if l.phase != refused || l.flow.Pinned || l.waits.held.n != 0 || l.info().State != "dead" {
+		t.Errorf("phase %v, pinned %v, %d held, shown as %s", l.phase, l.flow.Pinned, l.waits.held.n, l.info().State)
 	}
 	// The fatal NAK for a later request names the refused one, for which the client's NIC waits.
 	var named []wire.PSN
@@ -183,7 +183,7 @@ func TestRefusedFlowIsNotPinned(t *testing.T) {
 	f := wire.Frame{Eth: wire.Ethernet{Src: macOf(1), Dst: macOf(serverIP)}}
 	f.IPv4 = wire.IPv4{Src: ipOf(1).As4(), Dst: ipOf(serverIP).As4(), TTL: 64}
 	f.BTH = wire.BTH{Opcode: wire.RCSendOnly, PKey: wire.DefaultPKey, DestQP: c.server.Num(), PSN: l.next}
-	dead := l.deadPSN
+	dead := l.replies.deadPSN
 	for range 2 {
 		r.launch(true, c.n.port, f.AppendTo(nil), false)
 		r.settle()
@@ -204,7 +204,7 @@ func TestWaitBehindOtherRequestsEnds(t *testing.T) {
 	b.post(b.write(4096, 0, 8), b.cas(64, 0, 9, 8)) // the CAS would fail, and is held for the answer to the WRITE
 	r.settle()
 	b.done(verbs.Success)
-	if l := r.sequencerOf(b); l.awaits.word == nil || l.held.n != 1 {
+	if l := r.sequencerOf(b); l.waits.awaits.word == nil || l.waits.held.n != 1 {
 		t.Fatal("the CAS does not wait")
 	}
 	for len(r.clients[1].poll()) == 0 && r.now < begin.Add(time.Second) {
@@ -270,7 +270,7 @@ func TestWordsThatCountAnOperation(t *testing.T) {
 // behind the newest of them: words wait until the server has acknowledged the last.
 func TestPartsOfAnUnknownMessageJoin(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 1})
-	k := &r.sequencerOf(conns[0]).clientConn
+	k := &r.sequencerOf(conns[0]).conn
 	now := r.now + clock.Time(time.Millisecond)
 	first := k.psns.own
 	for i := range 3 {

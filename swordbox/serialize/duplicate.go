@@ -8,20 +8,20 @@ import (
 // duplicate handles a request that has arrived before. The switch answers it as a responder does
 // (IBTA 9.7.4.1, holes 13, 14).
 type duplicate struct {
-	*sequencer
+	l *sequencer
 	c *pipeline.Ctx
 	p *pipeline.Parsed
 	r *record // the record of the first request; nil means that the window has none
 }
 
 func (d *duplicate) handle() pipeline.Verdict {
-	m, p := d.m, d.p
-	if d.phase == refused && wire.Diff(p.BTH.PSN, d.deadPSN) >= 0 {
-		return d.refuseAgain(d.c, p.BTH.PSN)
+	m, p := d.l.m, d.p
+	if d.l.phase == refused && wire.Diff(p.BTH.PSN, d.l.replies.deadPSN) >= 0 {
+		return d.l.replies.refuseAgain(d.c, p.BTH.PSN)
 	}
-	at, own := d.find(p.BTH.PSN)
-	d.r = d.window.find(p.BTH.PSN)
-	if d.r == nil && d.isFar(p.BTH.PSN, d.next) {
+	at, own := d.l.conn.find(p.BTH.PSN)
+	d.r = d.l.replies.window.find(p.BTH.PSN)
+	if d.r == nil && d.l.conn.isFar(p.BTH.PSN, d.l.next) {
 		return d.executed()
 	}
 	m.stats.Duplicates++
@@ -36,12 +36,12 @@ func (d *duplicate) handle() pipeline.Verdict {
 	}
 	switch at {
 	case whereFuture: // the request is held
-		if d.hurry(&m.held) {
+		if d.l.waits.hurry(&m.held) {
 			m.kick = true
 		}
-		if d.held.n > 0 && p.BTH.PSN == d.psns.client {
-			d.heard.transmitted(d.c.Now, p.BTH.PSN)
-			d.schedule()
+		if d.l.waits.held.n > 0 && p.BTH.PSN == d.l.conn.psns.client {
+			d.l.waits.heard.transmitted(d.c.Now, p.BTH.PSN)
+			d.l.schedule()
 		}
 		m.stats.DuplicatesIgnored++
 		return pipeline.Consume()
@@ -74,7 +74,7 @@ func (d *duplicate) toOwn(own wire.PSN) pipeline.Verdict {
 	} else if own == raw {
 		return pipeline.Forward()
 	}
-	d.m.stats.Rewritten++
+	d.l.m.stats.Rewritten++
 	return pipeline.Rewrite().With(noteOwn(d.c, p, raw, rawAckReq))
 }
 
@@ -83,12 +83,12 @@ func (d *duplicate) toOwn(own wire.PSN) pipeline.Verdict {
 func (d *duplicate) ofMoved() pipeline.Verdict {
 	r := d.r
 	switch {
-	case d.isSuspect() && (r == nil || r.state != inFlight):
+	case d.l.conn.isSuspect() && (r == nil || r.state != inFlight):
 		return d.refuseSuspect()
 	case r == nil:
 		return d.executed()
 	case r.state == inFlight || r.state.isRedo():
-		d.m.stats.DuplicatesIgnored++ // the switch's requester retransmits it
+		d.l.m.stats.DuplicatesIgnored++ // the switch's requester retransmits it
 		return pipeline.Consume()
 	case r.op.Is(wire.OpRead):
 		return d.redoMoved()
@@ -99,15 +99,15 @@ func (d *duplicate) ofMoved() pipeline.Verdict {
 // refuseSuspect refuses the flow with a fatal NAK. It is called if the server may have begun a new
 // incarnation: then the record of the request may belong to an earlier connection.
 func (d *duplicate) refuseSuspect() pipeline.Verdict {
-	end, psn := d.incomplete(), d.p.BTH.PSN
+	end, psn := d.l.incomplete(), d.p.BTH.PSN
 	switch {
-	case d.phase != refused:
-		d.die(d.c.Now, psn, wire.NakRemoteOp)
-		d.deadEnd = end
-	case wire.Diff(psn, d.deadPSN) < 0:
-		d.deadPSN = psn // the client also lacks the answer to this earlier request
+	case d.l.phase != refused:
+		d.l.die(d.c.Now, psn, wire.NakRemoteOp)
+		d.l.replies.deadEnd = end
+	case wire.Diff(psn, d.l.replies.deadPSN) < 0:
+		d.l.replies.deadPSN = psn // the client also lacks the answer to this earlier request
 	}
-	return d.refuseAgain(d.c, psn)
+	return d.l.replies.refuseAgain(d.c, psn)
 }
 
 // executed answers a duplicate of which the switch knows only that the server has executed it. A
@@ -119,49 +119,49 @@ func (d *duplicate) refuseSuspect() pipeline.Verdict {
 // follows the duplicate: an ACK does not complete these. The client sends the READ or atomic again,
 // too, and the response to it also acknowledges the duplicate.
 func (d *duplicate) executed() pipeline.Verdict {
-	m, psn := d.m, d.p.BTH.PSN
-	end := d.incomplete()
+	m, psn := d.l.m, d.p.BTH.PSN
+	end := d.l.incomplete()
 	switch {
 	case !d.p.BTH.Opcode.Is(wire.OpSend|wire.OpWrite) || wire.Diff(psn, end) >= 0:
 		m.stats.TooOld++
 		return pipeline.Drop(ReasonOld)
-	case d.isSuspect():
+	case d.l.conn.isSuspect():
 		return d.refuseSuspect()
-	case d.window.hasResult(psn, end) || !d.p.BTH.AckReq:
+	case d.l.replies.window.hasResult(psn, end) || !d.p.BTH.AckReq:
 		m.stats.DuplicatesIgnored++
 		return pipeline.Consume()
-	case d.window.waitsForRedo(psn):
-		d.late, d.isLate = end.Add(-1), true
+	case d.l.replies.window.waitsForRedo(psn):
+		d.l.replies.late, d.l.replies.isLate = end.Add(-1), true
 		return pipeline.Consume()
 	}
 	m.stats.AnsweredAgain++
-	d.answer(d.c, &record{psn: end.Add(-1), asked: asked{op: wire.RCWriteOnly}})
+	d.l.replies.answer(d.c, &record{psn: end.Add(-1), asked: asked{op: wire.RCWriteOnly}})
 	return pipeline.Consume()
 }
 
 // answerAgain answers the duplicate. If an earlier READ is being executed again, the answer waits:
 // the client must get the response to the READ first, or it takes the READ as lost (IBTA 9.7.6.1).
 func (d *duplicate) answerAgain() pipeline.Verdict {
-	d.m.stats.AnsweredAgain++
+	d.l.m.stats.AnsweredAgain++
 	switch {
-	case !d.window.waitsForRedo(d.r.psn):
-		d.answer(d.c, d.r)
+	case !d.l.replies.window.waitsForRedo(d.r.psn):
+		d.l.replies.answer(d.c, d.r)
 	case d.r.state == owed:
 		// The client sends the request for the third time: it no longer waits for the earlier READ.
-		d.endRedos(d.c, d.r.psn)
+		d.l.replies.endRedos(d.c, d.r.psn)
 	default:
-		d.window.follow(d.r, evOwe)
+		d.l.replies.window.follow(d.r, evOwe)
 	}
 	return pipeline.Consume()
 }
 
 // redo counts that a completed READ is executed again, and applies event e to its record.
 func (d *duplicate) redo(e recordEvent) {
-	d.m.stats.Redone++
-	first := d.window.redos == 0
-	if d.window.follow(d.r, e); first && d.window.redos > 0 {
-		d.redoAt = d.c.Now.Add(d.m.cfg.RedoTime)
-		d.schedule()
+	d.l.m.stats.Redone++
+	first := d.l.replies.window.redos == 0
+	if d.l.replies.window.follow(d.r, e); first && d.l.replies.window.redos > 0 {
+		d.l.replies.redoAt = d.c.Now.Add(d.l.m.cfg.RedoTime)
+		d.l.schedule()
 	}
 }
 
@@ -169,12 +169,12 @@ func (d *duplicate) redo(e recordEvent) {
 // READ may then return a newer value, which is allowed (IBTA 9.7.4.1).
 func (d *duplicate) redoMoved() pipeline.Verdict {
 	p, r := d.p, d.r
-	conn := d.s.linkUp(int(r.place)).conn
+	conn := d.l.s.linkUp(int(r.place)).conn
 	if p.RETH.VA != r.va || p.RETH.RKey != r.rkey || p.RETH.Length != r.length {
-		d.m.stats.Forged++
+		d.l.m.stats.Forged++
 		return pipeline.Drop(ReasonOther)
 	}
-	if r.state == done && !conn.Submit(d.c, &p.Frame, d.tag(r.psn)) {
+	if r.state == done && !conn.Submit(d.c, &p.Frame, d.l.tag(r.psn)) {
 		return pipeline.Drop(ReasonHeldFull)
 	}
 	d.redo(evRedoMoved)
@@ -190,13 +190,13 @@ func (d *duplicate) redoMoved() pipeline.Verdict {
 // assumes that the server has not executed the request.
 func (d *duplicate) mayRepeat(own wire.PSN) bool {
 	f := &d.p.Frame
-	if !d.s.watch || !f.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || wire.Diff(own, d.acked) < 0 && !d.isSuspect() {
+	if !d.l.s.watch || !f.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || wire.Diff(own, d.l.conn.acked) < 0 && !d.l.conn.isSuspect() {
 		return true
 	}
-	x := d.extentOf(f, own)
-	if x.n == 0 || d.isCounted(d.c.Now, &x) || d.announce(d.c.Now, &x) {
+	x := d.l.conn.extentOf(f, own)
+	if x.n == 0 || d.l.conn.isCounted(d.c.Now, &x) || d.l.conn.announce(d.c.Now, &x) {
 		return true
 	}
-	d.m.stats.RepeatsDropped++
+	d.l.m.stats.RepeatsDropped++
 	return false
 }

@@ -23,11 +23,11 @@ func TestRepeatedRequestOfARefusedFlow(t *testing.T) {
 	for at, again := range map[int]uint64{-1: 0, 0: 1, 1: 1} {
 		r, l, got := answersTo(t)
 		dead := l.next.Add(-2)
-		l.phase, l.deadPSN, l.deadEnd, l.fatal = refused, dead, dead, wire.NakRemoteAccess
+		l.phase, l.replies.deadPSN, l.replies.deadEnd, l.replies.fatal = refused, dead, dead, wire.NakRemoteAccess
 		before := r.m.stats
 		p := duplicateOf(wire.RCWriteOnly, dead.Add(at))
 		r.do(func(ctx *pipeline.Ctx) {
-			d := duplicate{sequencer: l, c: ctx, p: p}
+			d := duplicate{l: l, c: ctx, p: p}
 			if v := d.handle(); (v.Reason == ReasonDead) != (again == 1) {
 				t.Errorf("%d behind the refused request: %+v", at, v)
 			}
@@ -48,19 +48,19 @@ func TestDuplicatesOfHeldRequests(t *testing.T) {
 			r.do(func(ctx *pipeline.Ctx) {
 				holding(ctx, l, 2)
 				if waits {
-					l.awaits = waiting{word: new(atomiccache.Word), time: time.Hour}
+					l.waits.awaits = waiting{word: new(atomiccache.Word), time: time.Hour}
 				}
 				before := r.m.stats
 				r.m.kick = false
-				d := duplicate{sequencer: l, c: ctx, p: duplicateOf(wire.RCSendOnly, first.Add(at))}
-				if v := d.handle(); v != pipeline.Consume() || l.held.n != 2 {
-					t.Errorf("request %d: %+v, %d held", at, v, l.held.n)
+				d := duplicate{l: l, c: ctx, p: duplicateOf(wire.RCSendOnly, first.Add(at))}
+				if v := d.handle(); v != pipeline.Consume() || l.waits.held.n != 2 {
+					t.Errorf("request %d: %+v, %d held", at, v, l.waits.held.n)
 				}
-				if s := r.m.stats; s.DuplicatesIgnored-before.DuplicatesIgnored != 1 || s.Duplicates-before.Duplicates != 1 || r.m.kick != waits || l.awaits.word != nil {
+				if s := r.m.stats; s.DuplicatesIgnored-before.DuplicatesIgnored != 1 || s.Duplicates-before.Duplicates != 1 || r.m.kick != waits || l.waits.awaits.word != nil {
 					t.Errorf("request %d: held requests are looked at %v, %+v", at, r.m.kick, s)
 				}
-				if (l.heard.first == first && l.heard.sentAt == ctx.Now) != heard || (r.m.due.Len() == 1) != heard {
-					t.Errorf("request %d: %+v, %d deadlines", at, l.heard, r.m.due.Len())
+				if (l.waits.heard.first == first && l.waits.heard.sentAt == ctx.Now) != heard || (r.m.due.Len() == 1) != heard {
+					t.Errorf("request %d: %+v, %d deadlines", at, l.waits.heard, r.m.due.Len())
 				}
 				l.giveUpHeld()
 			})
@@ -87,25 +87,25 @@ func TestExecutedDuplicates(t *testing.T) {
 		"another incarnation": {func(l *sequencer, _ *pipeline.Parsed) { l.s.breaks++ }, pipeline.Drop(ReasonDead), 0, 0, false},
 		"no acknowledgement":  {func(_ *sequencer, p *pipeline.Parsed) { p.BTH.AckReq = false }, pipeline.Consume(), 0, 1, false},
 		"before an atomic": {func(l *sequencer, p *pipeline.Parsed) {
-			l.window.finish(l.window.add(p.BTH.PSN.Add(1), wire.RCFetchAdd))
+			l.replies.window.finish(l.replies.window.add(p.BTH.PSN.Add(1), wire.RCFetchAdd))
 		}, pipeline.Consume(), 0, 1, false},
 		"behind an atomic": {func(l *sequencer, p *pipeline.Parsed) {
-			l.window.finish(l.window.add(p.BTH.PSN.Add(-1), wire.RCFetchAdd))
+			l.replies.window.finish(l.replies.window.add(p.BTH.PSN.Add(-1), wire.RCFetchAdd))
 		}, pipeline.Consume(), 1, 0, false},
 		"behind a READ": {func(l *sequencer, p *pipeline.Parsed) {
-			read := l.window.add(p.BTH.PSN.Add(-1), wire.RCReadRequest)
-			l.window.finish(read)
-			l.window.follow(read, evRedo)
+			read := l.replies.window.add(p.BTH.PSN.Add(-1), wire.RCReadRequest)
+			l.replies.window.finish(read)
+			l.replies.window.follow(read, evRedo)
 		}, pipeline.Consume(), 0, 0, true},
 	} {
 		r, l, got := answersTo(t)
-		l.window = window{max: 8}
+		l.replies.window = window{max: 8}
 		p := duplicateOf(wire.RCWriteOnly, l.next.Add(-3))
 		c.change(l, p)
 		end := l.incomplete()
 		before := r.m.stats
 		r.do(func(ctx *pipeline.Ctx) {
-			d := duplicate{sequencer: l, c: ctx, p: p}
+			d := duplicate{l: l, c: ctx, p: p}
 			if v := d.executed(); v != c.want {
 				t.Errorf("%s: %+v, want %+v", name, v, c.want)
 			}
@@ -117,8 +117,8 @@ func TestExecutedDuplicates(t *testing.T) {
 		if c.again == 1 && (len(*got) != 1 || (*got)[0] != end.Add(-1)) {
 			t.Errorf("%s: answers to %v, want %v", name, *got, end.Add(-1))
 		}
-		if l.isLate != c.late || c.late && l.late != end.Add(-1) {
-			t.Errorf("%s: an answer to %v waits: %v", name, l.late, l.isLate)
+		if l.replies.isLate != c.late || c.late && l.replies.late != end.Add(-1) {
+			t.Errorf("%s: an answer to %v waits: %v", name, l.replies.late, l.replies.isLate)
 		}
 	}
 }
@@ -132,23 +132,23 @@ func TestSuspectDuplicates(t *testing.T) {
 		want   int // the refused PSN, behind that of the duplicate
 	}{
 		"first":          {func(*sequencer) {}, 1, 0},
-		"an earlier one": {func(l *sequencer) { l.phase, l.deadPSN, l.deadEnd = refused, l.next.Add(-2), l.next }, 0, 0},
-		"the same one":   {func(l *sequencer) { l.phase, l.deadPSN, l.deadEnd = refused, l.next.Add(-4), l.next }, 0, 0},
-		"a later one":    {func(l *sequencer) { l.phase, l.deadPSN, l.deadEnd = refused, l.next.Add(-6), l.next }, 0, 0},
+		"an earlier one": {func(l *sequencer) { l.phase, l.replies.deadPSN, l.replies.deadEnd = refused, l.next.Add(-2), l.next }, 0, 0},
+		"the same one":   {func(l *sequencer) { l.phase, l.replies.deadPSN, l.replies.deadEnd = refused, l.next.Add(-4), l.next }, 0, 0},
+		"a later one":    {func(l *sequencer) { l.phase, l.replies.deadPSN, l.replies.deadEnd = refused, l.next.Add(-6), l.next }, 0, 0},
 	} {
 		r, l, got := answersTo(t)
 		psn, end := l.next.Add(-4), l.incomplete()
 		c.change(l)
 		before := r.m.stats
 		r.do(func(ctx *pipeline.Ctx) {
-			d := duplicate{sequencer: l, c: ctx, p: duplicateOf(wire.RCWriteOnly, psn)}
+			d := duplicate{l: l, c: ctx, p: duplicateOf(wire.RCWriteOnly, psn)}
 			if v := d.refuseSuspect(); v.Reason != ReasonDead {
 				t.Errorf("%s: %+v", name, v)
 			}
 		})
 		s := r.m.stats
-		if s.Deaths-before.Deaths != c.deaths || s.RefusedAgain-before.RefusedAgain != 1 || l.phase != refused || l.deadPSN != psn || l.deadEnd != end {
-			t.Errorf("%s: refused from %v to before %v, want %v to %v; %+v", name, l.deadPSN, l.deadEnd, psn, end, s)
+		if s.Deaths-before.Deaths != c.deaths || s.RefusedAgain-before.RefusedAgain != 1 || l.phase != refused || l.replies.deadPSN != psn || l.replies.deadEnd != end {
+			t.Errorf("%s: refused from %v to before %v, want %v to %v; %+v", name, l.replies.deadPSN, l.replies.deadEnd, psn, end, s)
 		}
 		if len(*got) != 1 || (*got)[0] != psn {
 			t.Errorf("%s: NAKs of %v, want %v", name, *got, psn)
@@ -181,11 +181,11 @@ func TestDuplicatesOfMovedRequests(t *testing.T) {
 		rec := inFlightOn(l, psn, c.op)
 		l.out = 0
 		if c.state != inFlight {
-			l.window.finish(rec)
+			l.replies.window.finish(rec)
 		}
-		l.window.count(rec.state, -1)
+		l.replies.window.count(rec.state, -1)
 		rec.state = c.state
-		l.window.count(rec.state, 1)
+		l.replies.window.count(rec.state, 1)
 		if c.suspect {
 			l.s.breaks++
 		}
@@ -194,7 +194,7 @@ func TestDuplicatesOfMovedRequests(t *testing.T) {
 		}
 		before, sent := r.m.stats, l.s.links[0].conn.Stats().Submitted
 		r.do(func(ctx *pipeline.Ctx) {
-			d := duplicate{sequencer: l, c: ctx, p: duplicateOf(c.op, psn), r: rec}
+			d := duplicate{l: l, c: ctx, p: duplicateOf(c.op, psn), r: rec}
 			if v := d.ofMoved(); v != c.want {
 				t.Errorf("%s: %+v, want %+v", name, v, c.want)
 			}
@@ -215,16 +215,16 @@ func TestDuplicatesOfMovedRequests(t *testing.T) {
 // The switch waits for a READ that is executed again for Config.RedoTime from the first such READ on.
 func TestWaitForRepeatedReads(t *testing.T) {
 	r, l, _ := answersTo(t)
-	l.window = window{max: 8}
+	l.replies.window = window{max: 8}
 	var reads []*record
 	for i := range 3 {
-		read := l.window.add(l.next.Add(i-3), wire.RCReadRequest)
-		l.window.finish(read)
+		read := l.replies.window.add(l.next.Add(i-3), wire.RCReadRequest)
+		l.replies.window.finish(read)
 		reads = append(reads, read)
 	}
 	r.do(func(ctx *pipeline.Ctx) {
 		now := *ctx
-		d := duplicate{sequencer: l, c: &now}
+		d := duplicate{l: l, c: &now}
 		want := now.Now.Add(r.m.cfg.RedoTime)
 		d.r = reads[0]
 		d.redo(evPaid) // changes nothing
@@ -234,8 +234,8 @@ func TestWaitForRepeatedReads(t *testing.T) {
 		for i, read := range reads {
 			d.r = read
 			d.redo(evRedo)
-			if _, at := r.m.due.Next(); l.redoAt != want || at != want || l.window.redos != i+1 || read.state != redoing {
-				t.Errorf("READ %d: wait until %v, deadline %v, want %v; %d are executed again", i, l.redoAt, at, want, l.window.redos)
+			if _, at := r.m.due.Next(); l.replies.redoAt != want || at != want || l.replies.window.redos != i+1 || read.state != redoing {
+				t.Errorf("READ %d: wait until %v, deadline %v, want %v; %d are executed again", i, l.replies.redoAt, at, want, l.replies.window.redos)
 			}
 			now.Now = now.Now.Add(10 * time.Microsecond)
 		}
@@ -244,8 +244,8 @@ func TestWaitForRepeatedReads(t *testing.T) {
 		t.Errorf("%d were counted", r.m.stats.Redone)
 	}
 	r.run(2 * r.m.cfg.RedoTime)
-	if _, at := r.m.due.Next(); l.window.redos != 0 || at != clock.Never {
-		t.Errorf("%d are executed again, deadline %v", l.window.redos, at)
+	if _, at := r.m.due.Next(); l.replies.window.redos != 0 || at != clock.Never {
+		t.Errorf("%d are executed again, deadline %v", l.replies.window.redos, at)
 	}
 }
 
@@ -258,27 +258,27 @@ func TestWhichDuplicatesMayPass(t *testing.T) {
 		ops    uint32
 	}{
 		"not announced": {func(*duplicate, *atomiccache.Word) {}, true, 1},
-		"announced":     {func(d *duplicate, _ *atomiccache.Word) { d.announce(d.c.Now, &extent{99, 100, 64, 8}) }, true, 1},
+		"announced":     {func(d *duplicate, _ *atomiccache.Word) { d.l.conn.announce(d.c.Now, &extent{99, 100, 64, 8}) }, true, 1},
 		"busy word":     {func(d *duplicate, w *atomiccache.Word) { w.State = atomiccache.Busy; w.Foreign(d.c.Now) }, false, 0},
 		"busy word, READ": {func(d *duplicate, w *atomiccache.Word) {
 			w.State = atomiccache.Busy
 			d.p.BTH.Opcode = wire.RCReadRequest
 		}, true, 0},
 		"busy word, no bytes":           {func(d *duplicate, w *atomiccache.Word) { w.State = atomiccache.Busy; d.p.RETH.Length = 0 }, true, 0},
-		"busy word, executed":           {func(d *duplicate, w *atomiccache.Word) { w.State = atomiccache.Busy; d.acked = 100 }, true, 0},
-		"busy word, unknown server":     {func(d *duplicate, w *atomiccache.Word) { w.State = atomiccache.Busy; d.s.watch = false }, true, 0},
-		"executed, another incarnation": {func(d *duplicate, _ *atomiccache.Word) { d.acked = 100; d.s.breaks++ }, true, 1},
+		"busy word, executed":           {func(d *duplicate, w *atomiccache.Word) { w.State = atomiccache.Busy; d.l.conn.acked = 100 }, true, 0},
+		"busy word, unknown server":     {func(d *duplicate, w *atomiccache.Word) { w.State = atomiccache.Busy; d.l.s.watch = false }, true, 0},
+		"executed, another incarnation": {func(d *duplicate, _ *atomiccache.Word) { d.l.conn.acked = 100; d.l.s.breaks++ }, true, 1},
 	} {
 		r, l, _ := answersTo(t)
 		r.do(func(ctx *pipeline.Ctx) {
 			w := r.m.words.Get(ctx.Now, atomiccache.Key{VA: 64})
-			l.s.watch, l.acked = true, 99
-			d := duplicate{sequencer: l, c: ctx, p: duplicateOf(wire.RCWriteOnly, 99)}
+			l.s.watch, l.conn.acked = true, 99
+			d := duplicate{l: l, c: ctx, p: duplicateOf(wire.RCWriteOnly, 99)}
 			d.p.RETH = wire.RETH{VA: 64, Length: 8}
 			c.change(&d, w)
 			dropped := r.m.stats.RepeatsDropped
-			if got := d.mayRepeat(99); got != c.want || l.ops.tail != c.ops || (r.m.stats.RepeatsDropped != dropped) == c.want {
-				t.Errorf("%s: %v, %d operations, %d dropped", name, got, l.ops.tail, r.m.stats.RepeatsDropped-dropped)
+			if got := d.mayRepeat(99); got != c.want || l.conn.ops.tail != c.ops || (r.m.stats.RepeatsDropped != dropped) == c.want {
+				t.Errorf("%s: %v, %d operations, %d dropped", name, got, l.conn.ops.tail, r.m.stats.RepeatsDropped-dropped)
 			}
 			w.State = atomiccache.Pass
 		})

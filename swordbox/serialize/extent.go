@@ -122,18 +122,18 @@ func (r *rest) begin(f *wire.Frame, psn wire.PSN) {
 // for the end of the WRITE. If a word has entered the table after the first packet, or has given up
 // waiting, restOfWrite makes it wait.
 func (g *placing) restOfWrite() outcome {
-	m, n := g.m, uint32(len(g.f.Payload))
-	m.step.cover = m.words.Overlapping(m.step.cover[:0], g.s.index, g.rest.va, n)
+	m, n := g.l.m, uint32(len(g.f.Payload))
+	m.step.cover = m.words.Overlapping(m.step.cover[:0], g.l.s.index, g.l.conn.rest.va, n)
 	counted := true
 	for _, w := range m.step.cover {
-		counted = counted && g.ops.countedBy(g.c.Now, w, g.rest.end)
+		counted = counted && g.l.conn.ops.countedBy(g.c.Now, w, g.l.conn.rest.end)
 	}
-	if !counted && (g.roomComes(g.rest.first) || !g.announce(g.c.Now, &extent{g.psns.own, g.rest.end, g.rest.va, g.rest.n})) {
+	if !counted && (g.roomComes(g.l.conn.rest.first) || !g.l.conn.announce(g.c.Now, &extent{g.l.conn.psns.own, g.l.conn.rest.end, g.l.conn.rest.va, g.l.conn.rest.n})) {
 		return mustWait
 	}
 	out := g.toOwn(g.span)
 	if out != mustWait {
-		g.rest.va, g.rest.n = g.rest.va+uint64(n), g.rest.n-min(n, g.rest.n)
+		g.l.conn.rest.va, g.l.conn.rest.n = g.l.conn.rest.va+uint64(n), g.l.conn.rest.n-min(n, g.l.conn.rest.n)
 	}
 	return out
 }
@@ -142,15 +142,15 @@ func (g *placing) restOfWrite() outcome {
 // message have been answered. Operations of the message itself make no room: they end with its last
 // packet, which cannot be sent before the current packet.
 func (g *placing) roomComes(first wire.PSN) bool {
-	return !g.ops.room() && wire.Diff(g.ops.at(g.ops.head).end, first) <= 0
+	return !g.l.conn.ops.room() && wire.Diff(g.l.conn.ops.at(g.l.conn.ops.head).end, first) <= 0
 }
 
 // partOfUnknown sends a packet of a WRITE whose first packet the switch did not see in order: the
 // message had begun before the flow became known. The packet may change any memory, so all words of
 // the server wait until the server has acknowledged it.
 func (g *placing) partOfUnknown() outcome {
-	x := g.extentOf(g.f, g.psns.own)
-	if !g.canGo(placeOwn) || x.n != atomiccache.Everything && g.roomComes(x.first) || !g.announcePart(g.c.Now, &x) {
+	x := g.l.conn.extentOf(g.f, g.l.conn.psns.own)
+	if !g.l.canGo(placeOwn) || x.n != atomiccache.Everything && g.roomComes(x.first) || !g.l.conn.announcePart(g.c.Now, &x) {
 		return mustWait
 	}
 	return g.toOwn(g.span)

@@ -92,12 +92,12 @@ func TestRestOfAWriteBegins(t *testing.T) {
 // needs it.
 func TestRoomForOperationsComes(t *testing.T) {
 	l := &sequencer{}
-	l.ops.max = 2
-	g := &placing{sequencer: l}
-	if l.ops.add().end = 10; g.roomComes(20) {
+	l.conn.ops.max = 2
+	g := &placing{l: l}
+	if l.conn.ops.add().end = 10; g.roomComes(20) {
 		t.Error("there is room")
 	}
-	l.ops.add().end = 30
+	l.conn.ops.add().end = 30
 	for first, want := range map[wire.PSN]bool{9: false, 10: true, 11: true} {
 		if got := g.roomComes(first); got != want {
 			t.Errorf("of a message from %v on: %v", first, got)

@@ -60,8 +60,8 @@ type blockedList struct {
 // add puts a sequencer on the list, so that settle releases its held requests when their place is
 // free.
 func (b *blockedList) add(l *sequencer) {
-	if !l.blocked {
-		l.blocked = true
+	if !l.waits.blocked {
+		l.waits.blocked = true
 		b.list = append(b.list, l)
 	}
 }
@@ -77,15 +77,15 @@ func (b *blockedList) prune() {
 	n := 0
 	for _, l := range b.list {
 		switch {
-		case l.held.n == 0 && l.naks != nakOwed:
-			l.blocked = false
-		case l.served:
+		case l.waits.held.n == 0 && l.naks != nakOwed:
+			l.waits.blocked = false
+		case l.waits.served:
 			b.again = append(b.again, l)
 		default:
 			b.list[n] = l
 			n++
 		}
-		l.served = false
+		l.waits.served = false
 	}
 	n += copy(b.list[n:], b.again)
 	clear(b.list[n:])

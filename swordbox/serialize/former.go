@@ -8,7 +8,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
-	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 )
 
@@ -77,38 +76,32 @@ func (k *link) isLate(now clock.Time, host netip.Addr) (late bool) {
 	}
 	k.conn.Each(func(t requester.Tag, _ wire.PSN, _ wire.Opcode, since clock.Time) {
 		l := k.s.m.flows.byTag(t)
-		late = late || l == nil || ended(l) || l.client == host && now.Sub(since) >= reconnectAge
+		late = late || l == nil || l.hasEnded() || l.replies.client == host && now.Sub(since) >= reconnectAge
 	})
 	return late
 }
 
-// ended reports whether the connection of a sequencer's flow has ended, or a DREQ has asked for its
-// end.
-func ended(l *sequencer) bool {
+// hasEnded reports whether the connection of the flow has ended, or a DREQ has asked for its end.
+func (l *sequencer) hasEnded() bool {
 	return l.phase == closed || l.flow.Generation != l.generation || l.flow.State >= conntrack.Closing
 }
 
-// awaitsFormer reports whether the flow must still wait for older requests: those that were in
+// pending reports whether a flow to a server must still wait for older requests: those that were in
 // flight on shared connections (formersOf), or held for one, when the flow began.
-func (l *sequencer) awaitsFormer() bool {
-	for _, f := range l.formers.list {
+func (w *formers) pending(s *server) bool {
+	if w.list == nil {
+		return false
+	}
+	for _, f := range w.list {
 		if !f.conn.HasEnded(f.end) {
 			return true
 		}
 	}
-	for _, b := range l.m.blocked.list {
-		if b.s == l.s && b.place != placeOwn && b.held.n > 0 && l.m.held.slots[b.held.first].at <= l.began {
+	for _, b := range s.m.blocked.list {
+		if b.s == s && b.place != placeOwn && b.waits.held.n > 0 && s.m.held.slots[b.waits.held.first].at <= w.began {
 			return true
 		}
 	}
-	l.formers.list = nil
+	w.list = nil
 	return false
-}
-
-// tooEarly drops a request of a new connection, because the older requests that it must not
-// overtake have not ended (awaitsFormer).
-func (l *sequencer) tooEarly() pipeline.Verdict {
-	l.m.stats.TooEarly++
-	l.phase.on(evDropped) // the retransmission will be new to the server; see looseRequest
-	return pipeline.Drop(ReasonBusy)
 }

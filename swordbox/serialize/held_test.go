@@ -127,7 +127,7 @@ func TestRefusedClientIsToldWhenThereIsRoom(t *testing.T) {
 	lose = false
 	r.do(func(c *pipeline.Ctx) {
 		for _, l := range r.m.flows.list {
-			if l.held.n > 0 {
+			if l.waits.held.n > 0 {
 				r.m.Closed(c, l.flow)
 				break
 			}

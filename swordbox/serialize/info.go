@@ -58,18 +58,18 @@ func (l *sequencer) info() handler.Flow {
 	switch {
 	case l.phase == refused:
 		state = "dead"
-	case l.held.n > 0:
+	case l.waits.held.n > 0:
 		state = "waiting"
 	case l.place != placeOwn:
 		state = "shared"
 	}
-	outstanding := l.window.outstanding() + l.held.n
-	if d := wire.Diff(l.psns.own, l.acked); d > 0 && l.window.outstanding() == 0 {
+	outstanding := l.replies.window.outstanding() + l.waits.held.n
+	if d := wire.Diff(l.conn.psns.own, l.conn.acked); d > 0 && l.replies.window.outstanding() == 0 {
 		outstanding += int(d)
 	}
 	return handler.Flow{
 		ID: l.flow.ID, Client: l.flow.Requester, Server: l.flow.Responder, ServerQPN: l.flow.RespQPN,
-		Moved: l.moved, Outstanding: outstanding, Shift: int(l.psns.shift()), State: state,
+		Moved: l.moved, Outstanding: outstanding, Shift: int(l.conn.psns.shift()), State: state,
 	}
 }
 
@@ -87,20 +87,20 @@ func (k *link) info(now clock.Time) handler.Shared {
 		}
 		if s.Waits == nil {
 			w := &handler.Wait{
-				PSN: psn, Age: now.Sub(since), Client: l.client, ClientQPN: l.clientQPN, ClientPSN: t.PSN, Op: op.String(),
+				PSN: psn, Age: now.Sub(since), Client: l.replies.client, ClientQPN: l.replies.clientQPN, ClientPSN: t.PSN, Op: op.String(),
 			}
-			if r := l.window.find(t.PSN); r != nil && r.op != op {
+			if r := l.replies.window.find(t.PSN); r != nil && r.op != op {
 				w.Op = r.op.String() + "→" + op.String()
 			}
 			s.Waits = w
 		}
 		for i := range s.Waiters {
-			if w := &s.Waiters[i]; w.Client == l.client && w.QPN == l.clientQPN {
+			if w := &s.Waiters[i]; w.Client == l.replies.client && w.QPN == l.replies.clientQPN {
 				w.Entries++
 				return
 			}
 		}
-		s.Waiters = append(s.Waiters, handler.Waiter{Client: l.client, QPN: l.clientQPN, Entries: 1})
+		s.Waiters = append(s.Waiters, handler.Waiter{Client: l.replies.client, QPN: l.replies.clientQPN, Entries: 1})
 	})
 	return s
 }

@@ -28,15 +28,15 @@ func TestLineOfAFlow(t *testing.T) {
 		"acknowledged ahead":   {synced, placeOwn, 0, 0, -2, "own", 0},
 	} {
 		_, l, _ := answersTo(t)
-		l.phase, l.place, l.held.n, l.moved = c.phase, c.place, c.held, 6
-		l.window = window{max: 8}
+		l.phase, l.place, l.waits.held.n, l.moved = c.phase, c.place, c.held, 6
+		l.replies.window = window{max: 8}
 		for i := range c.records {
-			l.window.add(wire.PSN(100+i), wire.RCReadRequest)
+			l.replies.window.add(wire.PSN(100+i), wire.RCReadRequest)
 		}
-		l.acked = l.psns.own.Add(-c.own)
+		l.conn.acked = l.conn.psns.own.Add(-c.own)
 		want := handler.Flow{
 			ID: l.flow.ID, Client: ipOf(1), Server: ipOf(serverIP), ServerQPN: l.flow.RespQPN,
-			Moved: 6, Outstanding: c.outstanding, Shift: int(l.psns.shift()), State: c.state,
+			Moved: 6, Outstanding: c.outstanding, Shift: int(l.conn.psns.shift()), State: c.state,
 		}
 		if got := l.info(); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
@@ -70,7 +70,7 @@ func TestLineOfASharedConnection(t *testing.T) {
 	if len(got.Waiters) != 2 || got.Waiters[0] != want[0] || got.Waiters[1] != want[1] {
 		t.Errorf("%+v, want %+v", got.Waiters, want)
 	}
-	l.window.find(l.next.Add(-2)).op = wire.RCWriteOnly // sent as it came
+	l.replies.window.find(l.next.Add(-2)).op = wire.RCWriteOnly // sent as it came
 	if w := k.info(now).Waits; w.Op != wire.RCWriteOnly.String() {
 		t.Errorf("%+v", w)
 	}
@@ -80,7 +80,7 @@ func TestLineOfASharedConnection(t *testing.T) {
 	}
 	l.serial--
 	// Two connections of one client are two waiters.
-	l.client = ipOf(1)
+	l.replies.client = ipOf(1)
 	if got := k.info(now); len(got.Waiters) != 2 {
 		t.Errorf("%+v", got.Waiters)
 	}
@@ -145,8 +145,8 @@ func TestStatesAreNumbered(t *testing.T) {
 		t.Errorf("%d of %d flows are left", visited, n)
 	}
 	for want, l := range map[string]*sequencer{
-		"own": {place: placeOwn}, "own, held": {place: placeOwn, waitingRoom: waitingRoom{held: queue{n: 1}}},
-		"shared": {}, "shared, held": {waitingRoom: waitingRoom{held: queue{n: 1}}},
+		"own": {place: placeOwn}, "own, held": {place: placeOwn, waits: waitingRoom{held: queue{n: 1}}},
+		"shared": {}, "shared, held": {waits: waitingRoom{held: queue{n: 1}}},
 	} {
 		if got := l.placeName(); got != want {
 			t.Errorf("%q, want %q", got, want)

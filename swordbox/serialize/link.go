@@ -33,7 +33,7 @@ func (k *link) Done(c *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 		m.stats.Orphans++
 		return
 	}
-	r := l.window.find(t.PSN)
+	r := l.replies.window.find(t.PSN)
 	if r == nil || r.state != inFlight {
 		l.redone(c, r, a)
 		return
@@ -44,7 +44,7 @@ func (k *link) Done(c *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 		l.takeBack(c)
 		return
 	}
-	l.window.finish(r)
+	l.replies.window.finish(r)
 	if l.phase == closed || l.phase == refused {
 		l.reap()
 		return
@@ -87,22 +87,22 @@ func (l *sequencer) deliver(c *pipeline.Ctx, r *record, a requester.Answer) {
 	switch a.Kind {
 	case requester.Refused:
 		l.die(c.Now, r.psn, a.Syndrome)
-		l.sendFatal(c)
+		l.replies.sendFatal(c)
 	case requester.Lost:
 		l.die(c.Now, r.psn, wire.NakRemoteOp)
-		l.sendFatal(c)
+		l.replies.sendFatal(c)
 	case requester.Read:
-		l.countMSN()
-		l.deliverRead(c, r, a.Frame)
+		l.replies.countMSN()
+		l.replies.deliverRead(c, r, a.Frame)
 	default:
-		l.countMSN()
+		l.replies.countMSN()
 		switch {
 		case !r.ackReq && !r.op.Is(wire.OpAtomic):
 			// The client requested no acknowledgement. A later answer covers the request.
-		case l.window.waitsForRedo(r.psn):
-			l.window.follow(r, evOwe)
+		case l.replies.window.waitsForRedo(r.psn):
+			l.replies.window.follow(r, evOwe)
 		default:
-			l.answer(c, r)
+			l.replies.answer(c, r)
 		}
 	}
 }
@@ -114,23 +114,23 @@ func (l *sequencer) redone(c *pipeline.Ctx, r *record, a requester.Answer) {
 		return
 	}
 	if a.Kind == requester.Read && r.op == wire.RCReadRequest {
-		l.deliverRead(c, r, a.Frame)
+		l.replies.deliverRead(c, r, a.Frame)
 	}
 	if r.state.isRedo() {
 		l.endRedo(c, r.psn)
 		return
 	}
-	l.window.follow(r, evRedone)
+	l.replies.window.follow(r, evRedone)
 }
 
 // endRedo is called when the switch has sent the client the response to a READ that the server has
 // executed again, or when there will be no response. It sends the answers that waited for this
 // response.
 func (l *sequencer) endRedo(c *pipeline.Ctx, psn wire.PSN) {
-	if r := l.window.find(psn); r != nil && r.state.isRedo() {
-		l.window.follow(r, evRedone)
+	if r := l.replies.window.find(psn); r != nil && r.state.isRedo() {
+		l.replies.window.follow(r, evRedone)
 	}
-	l.answerOwed(c)
+	l.replies.answerOwed(c)
 	l.schedule()
 }
 
@@ -142,7 +142,7 @@ func (k *link) Retry(t requester.Tag) bool {
 	if l == nil || l.phase == closed || l.phase == refused {
 		return false
 	}
-	r := l.window.find(t.PSN)
+	r := l.replies.window.find(t.PSN)
 	if r == nil || r.state != inFlight || r.word == nil || r.decision.Kind != atomiccache.Write && r.decision.Kind != atomiccache.EmptyWrite {
 		return false
 	}
@@ -183,7 +183,7 @@ func (k *link) Describe(t requester.Tag, n *transform.Note) {
 		return
 	}
 	n.QPN = l.flow.RespQPN
-	if r := l.window.find(t.PSN); r != nil {
+	if r := l.replies.window.find(t.PSN); r != nil {
 		n.From = r.op
 		if r.word != nil && r.op.Is(wire.OpAtomic) && n.To == wire.RCWriteOnly {
 			n.Prior, n.Show = r.decision.Prior, transform.ShowPrior

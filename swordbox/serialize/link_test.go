@@ -15,8 +15,8 @@ import (
 // inFlightOn gives a sequencer one moved request, with this PSN and opcode, that its server has not
 // answered.
 func inFlightOn(l *sequencer, psn wire.PSN, op wire.Opcode) *record {
-	l.window = window{max: 8}
-	r := l.window.add(psn, op)
+	l.replies.window = window{max: 8}
+	r := l.replies.window.add(psn, op)
 	r.span, r.ackReq = 1, true
 	l.place, l.out = 0, 1
 	return r
@@ -47,20 +47,20 @@ func TestEndsOfMovedRequests(t *testing.T) {
 		"of no request any more": {func(_ *sequencer, _ *record, tag *requester.Tag) { tag.PSN++ }, requester.Acked, 1, 0, 0, 0, false},
 	} {
 		r, l, got := answersTo(t)
-		rec := inFlightOn(l, l.psns.client.Add(-1), wire.RCWriteOnly)
+		rec := inFlightOn(l, l.conn.psns.client.Add(-1), wire.RCWriteOnly)
 		k, tag := r.m.servers[0].links[0], l.tag(rec.psn)
 		if c.change != nil {
 			c.change(l, rec, &tag)
 		}
-		before, msn := r.m.stats, l.msn
+		before, msn := r.m.stats, l.replies.msn
 		r.do(func(ctx *pipeline.Ctx) {
 			r.m.kick = false
 			if k.Done(ctx, tag, requester.Answer{Kind: c.kind}); !r.m.kick {
 				t.Errorf("%s: held requests are not looked at", name)
 			}
 		})
-		if len(*got) != c.answers || l.out != c.out || (l.msn != msn) != (c.answers == 1 && c.taken == 0) {
-			t.Errorf("%s: the client gets answers to %v, %d in flight, MSN %d", name, *got, l.out, l.msn)
+		if len(*got) != c.answers || l.out != c.out || (l.replies.msn != msn) != (c.answers == 1 && c.taken == 0) {
+			t.Errorf("%s: the client gets answers to %v, %d in flight, MSN %d", name, *got, l.out, l.replies.msn)
 		}
 		if s := r.m.stats; s.TakenBack-before.TakenBack != c.taken || s.Orphans-before.Orphans != c.orphans || s.SequenceNaks-before.SequenceNaks != c.taken {
 			t.Errorf("%s: %+v", name, s)
@@ -145,16 +145,16 @@ func TestAnswersToMovedRequests(t *testing.T) {
 			}
 			return true
 		}
-		l.window = window{max: 8}
+		l.replies.window = window{max: 8}
 		if c.redoing {
-			read := l.window.add(90, wire.RCReadRequest)
-			l.window.finish(read)
-			l.window.follow(read, evRedo)
+			read := l.replies.window.add(90, wire.RCReadRequest)
+			l.replies.window.finish(read)
+			l.replies.window.follow(read, evRedo)
 		}
-		rec := l.window.add(100, c.op)
+		rec := l.replies.window.add(100, c.op)
 		rec.span, rec.ackReq = 1, c.ackReq
-		l.window.finish(rec)
-		msn := l.msn
+		l.replies.window.finish(rec)
+		msn := l.replies.msn
 		if c.answer.Kind == requester.Read {
 			c.answer.Frame = new(wire.Frame)
 			c.answer.Frame.BTH.Opcode, c.answer.Frame.AETH.Syndrome = wire.RCReadResponseOnly, wire.AckNoCredits
@@ -166,8 +166,8 @@ func TestAnswersToMovedRequests(t *testing.T) {
 		case c.want != 0 && (got[0].BTH.Opcode != c.want || got[0].BTH.PSN != 100 || got[0].AETH.Syndrome != c.syndrome || got[0].AETH.MSN != msn+c.msn):
 			t.Errorf("%s: %v, MSN was %d", name, &got[0], msn)
 		}
-		if l.msn != msn+c.msn || (rec.state == owed) != c.redoing || (l.phase == refused) != (c.msn == 0) || c.msn == 0 && l.fatal != c.syndrome {
-			t.Errorf("%s: MSN %d behind %d, record %v, phase %v", name, l.msn, msn, rec.state, l.phase)
+		if l.replies.msn != msn+c.msn || (rec.state == owed) != c.redoing || (l.phase == refused) != (c.msn == 0) || c.msn == 0 && l.replies.fatal != c.syndrome {
+			t.Errorf("%s: MSN %d behind %d, record %v, phase %v", name, l.replies.msn, msn, rec.state, l.phase)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func TestRoomIsOfferedOnce(t *testing.T) {
 	r.settle()
 	r.m.held.wanted, r.m.kick = true, false
 	for i, want := range []bool{true, false} {
-		if r.m.popHeld(&r.m.blocked.list[i].held); r.m.kick != want || r.m.held.wanted {
+		if r.m.popHeld(&r.m.blocked.list[i].waits.held); r.m.kick != want || r.m.held.wanted {
 			t.Errorf("request %d: settle runs: %v, want %v; a flow waits: %v", i, r.m.kick, want, r.m.held.wanted)
 		}
 		r.m.kick = false
@@ -92,13 +92,13 @@ func TestHoldingDoesNotAllocate(t *testing.T) {
 	conns[1].post(conns[1].cas(64, 0, 9, 8))
 	r.settle()
 	l := r.m.blocked.list[0]
-	data := append([]byte(nil), r.m.held.slots[l.held.first].data...)
+	data := append([]byte(nil), r.m.held.slots[l.waits.held.first].data...)
 	r.do(func(c *pipeline.Ctx) {
 		turn := func() {
 			if i := r.m.keep(c, l.flow, data, 1); i >= 0 {
-				l.held.push(&r.m.held, i)
+				l.waits.held.push(&r.m.held, i)
 			}
-			r.m.popHeld(&l.held)
+			r.m.popHeld(&l.waits.held)
 		}
 		turn()
 		if n := testing.AllocsPerRun(1000, turn); n != 0 {

@@ -248,10 +248,10 @@ func (m *Machine) settle(c *pipeline.Ctx) {
 			if l.turn.paced(c.Now, m.longestWait()) {
 				continue
 			}
-			before := l.held.n
+			before := l.waits.held.n
 			l.release(c)
-			l.served = l.held.n < before && !l.turn.has || l.turn.passed
-			if l.turn.passed = false; l.held.n == 0 {
+			l.waits.served = l.waits.held.n < before && !l.turn.has || l.turn.passed
+			if l.turn.passed = false; l.waits.held.n == 0 {
 				l.turn = turn{}
 			}
 		}
@@ -266,9 +266,9 @@ func (m *Machine) settle(c *pipeline.Ctx) {
 // It is called for the first request of the flow that reaches the machine.
 func (m *Machine) newSequencer(now clock.Time, r *conntrack.Flow, s *server) *sequencer {
 	l := &sequencer{
-		m: m, generation: r.Generation, phase: partial, place: placeOwn, formers: formers{s.formersOf(now, r.Requester), now},
-		clientConn: clientConn{s: s, ops: clientOps{max: m.cfg.OwnOps}, proof: proof{breaks: s.breaks}},
-		replies:    replies{m: m, flow: r, window: window{max: m.cfg.Window}},
+		m: m, s: s, flow: r, generation: r.Generation, phase: partial, place: placeOwn, formers: formers{s.formersOf(now, r.Requester), now},
+		conn:    clientConn{s: s, ops: clientOps{max: m.cfg.OwnOps}, proof: proof{breaks: s.breaks}},
+		replies: replies{m: m, flow: r, window: window{max: m.cfg.Window}},
 	}
 	if r.First() {
 		l.phase = untouched

@@ -154,8 +154,8 @@ func TestNewSequencers(t *testing.T) {
 		{&conntrack.Flow{Generation: 9, Sequence: conntrack.Sequence{Middle: true}}, partial},
 	} {
 		n := r.m.newSequencer(77, c.flow, s)
-		if n.phase != c.want || n.generation != 9 || n.place != placeOwn || n.began != 77 || n.proof.breaks != 4 || n.ops.max != r.m.cfg.OwnOps ||
-			n.window.max != r.m.cfg.Window || c.flow.Ext != n || r.m.flows.list[n.index] != n || n.serial == l.serial {
+		if n.phase != c.want || n.generation != 9 || n.place != placeOwn || n.formers.began != 77 || n.conn.proof.breaks != 4 || n.conn.ops.max != r.m.cfg.OwnOps ||
+			n.replies.window.max != r.m.cfg.Window || c.flow.Ext != n || r.m.flows.list[n.index] != n || n.serial == l.serial {
 			t.Errorf("%+v", n)
 		}
 	}
@@ -167,7 +167,7 @@ func TestFlowsEnd(t *testing.T) {
 	for _, flying := range []bool{false, true} {
 		r, l, _ := answersTo(t)
 		if flying {
-			l.acked = l.acked.Add(-1)
+			l.conn.acked = l.conn.acked.Add(-1)
 		}
 		l.s.unsettled = false
 		flow := l.flow
@@ -177,7 +177,7 @@ func TestFlowsEnd(t *testing.T) {
 				t.Errorf("in flight %v: %v, phase %v, unsettled %v", flying, flow.Ext, l.phase, l.s.unsettled)
 			}
 			flow.Ext, l.s.unsettled = l, false
-			l.acked = l.psns.own.Add(-1)
+			l.conn.acked = l.conn.psns.own.Add(-1)
 			if r.m.Closed(ctx, flow); l.s.unsettled || len(r.m.flows.free) != 1 {
 				t.Errorf("it ends twice: %v", r.m.flows.free)
 			}
@@ -186,7 +186,7 @@ func TestFlowsEnd(t *testing.T) {
 		})
 	}
 	r, l, _ := answersTo(t)
-	l.acked, l.s.unsettled = l.psns.own, true
+	l.conn.acked, l.s.unsettled = l.conn.psns.own, true
 	if r.do(func(ctx *pipeline.Ctx) { r.m.Closed(ctx, l.flow) }); !l.s.unsettled {
 		t.Error("earlier requests count as ended")
 	}
@@ -197,22 +197,22 @@ func TestTicksOfTheMachine(t *testing.T) {
 	r, l, _ := answersTo(t)
 	other := r.sequencerOf(r.connect(0))
 	for _, s := range []*sequencer{l, other} {
-		s.window = window{max: 8}
-		read := s.window.add(s.next.Add(-1), wire.RCReadRequest)
-		s.window.finish(read)
-		s.window.follow(read, evRedo)
+		s.replies.window = window{max: 8}
+		read := s.replies.window.add(s.next.Add(-1), wire.RCReadRequest)
+		s.replies.window.finish(read)
+		s.replies.window.follow(read, evRedo)
 	}
-	l.redoAt, other.redoAt = r.now+10, r.now+11
+	l.replies.redoAt, other.replies.redoAt = r.now+10, r.now+11
 	l.schedule()
 	other.schedule()
 	r.now += 10
 	r.do(func(*pipeline.Ctx) {})
-	if l.window.redos != 0 || other.window.redos != 1 {
-		t.Errorf("%d and %d READs are awaited", l.window.redos, other.window.redos)
+	if l.replies.window.redos != 0 || other.replies.window.redos != 1 {
+		t.Errorf("%d and %d READs are awaited", l.replies.window.redos, other.replies.window.redos)
 	}
 	r.now++
 	r.do(func(*pipeline.Ctx) {})
-	if _, at := r.m.due.Next(); other.window.redos != 0 || at != clock.Never {
-		t.Errorf("%d READs are awaited, deadline %v", other.window.redos, at)
+	if _, at := r.m.due.Next(); other.replies.window.redos != 0 || at != clock.Never {
+		t.Errorf("%d READs are awaited, deadline %v", other.replies.window.redos, at)
 	}
 }

@@ -35,13 +35,13 @@ func (a *waiting) stillFails(now clock.Time) bool {
 // miss answers a CAS that will fail, or makes it wait, if a rule says so. All earlier requests of
 // the flow have been answered. The result sentShared means that the caller must send the CAS.
 func (g *placing) miss(w *atomiccache.Word, shard int) outcome {
-	rule := g.s.ruleOf(w.VA)
+	rule := g.l.s.ruleOf(w.VA)
 	if rule == nil || rule.Misses == rules.AnswerServer {
 		return sentShared
 	}
 	a := waiting{w, w.Key, g.f.AtomicETH.RKey, g.f.AtomicETH.Compare, rule.MissPatience()}
 	if rule.Misses == rules.AnswerWait && g.mayAwait(g.c.Now, a.time) && a.stillFails(g.c.Now) {
-		g.awaits = a
+		g.l.waits.awaits = a
 		return mustWait
 	}
 	if prior, ok := w.Tell(g.c.Now, a.rkey, a.compare); ok {
@@ -54,27 +54,27 @@ func (g *placing) miss(w *atomiccache.Word, shard int) outcome {
 // over, and its host uses less than half of its share of the held requests. now is the present
 // time.
 func (g *placing) mayAwait(now clock.Time, patience time.Duration) bool {
-	m := g.m
+	m := g.l.m
 	m.held.fit(g.c.Ports())
 	switch {
-	case 2*m.held.hosts[g.flow.Port+1].held >= m.held.limit(g.flow.Port):
+	case 2*m.held.hosts[g.l.flow.Port+1].held >= m.held.limit(g.l.flow.Port):
 		return false
 	case g.arrived:
 		return true // the request has just arrived
 	}
-	h := &m.held.slots[g.held.first]
+	h := &m.held.slots[g.l.waits.held.first]
 	return !h.hurried && now < h.at.Add(patience)
 }
 
 // tell answers a CAS that fails, instead of the server. prior is the value of the word.
 func (g *placing) tell(shard int, prior uint64) outcome {
-	r := g.window.remember(g.f, 1, shard)
+	r := g.l.replies.window.remember(g.f, 1, shard)
 	r.prior = prior
 	g.leave()
-	g.m.stats.Told++
-	g.window.finish(r)
-	g.answered()
-	g.deliver(g.c, r, requester.Answer{Kind: requester.Acked})
+	g.l.m.stats.Told++
+	g.l.replies.window.finish(r)
+	g.l.answered()
+	g.l.deliver(g.c, r, requester.Answer{Kind: requester.Acked})
 	return told
 }
 

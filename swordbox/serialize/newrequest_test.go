@@ -11,7 +11,7 @@ import (
 
 // What becomes of the next request of a flow.
 func TestNextRequestOfAFlow(t *testing.T) {
-	unmoved := func(l *sequencer) { l.psns.start(l.next, 8); l.acked = l.psns.own }
+	unmoved := func(l *sequencer) { l.conn.psns.start(l.next, 8); l.conn.acked = l.conn.psns.own }
 	for name, c := range map[string]struct {
 		op     wire.Opcode
 		change func(l *sequencer, p *pipeline.Parsed)
@@ -25,19 +25,19 @@ func TestNextRequestOfAFlow(t *testing.T) {
 		"moved":                 {wire.RCReadRequest, func(*sequencer, *pipeline.Parsed) {}, pipeline.Rewrite(), 1, 0},
 		"moved, behind held":    {wire.RCReadRequest, func(l *sequencer, _ *pipeline.Parsed) { l.m.blocked.list = append(l.m.blocked.list, &sequencer{}) }, pipeline.Consume(), 1, 0},
 		"place not free":        {wire.RCSendOnly, func(l *sequencer, _ *pipeline.Parsed) { l.place, l.out = 0, 1 }, pipeline.Consume(), 1, 0},
-		"behind a held one":     {wire.RCSendOnly, func(l *sequencer, _ *pipeline.Parsed) { l.held.n = 1 }, pipeline.Consume(), 1, 0},
+		"behind a held one":     {wire.RCSendOnly, func(l *sequencer, _ *pipeline.Parsed) { l.waits.held.n = 1 }, pipeline.Consume(), 1, 0},
 		"refused":               {wire.RCSendOnly, func(l *sequencer, _ *pipeline.Parsed) { l.phase = refused }, pipeline.Drop(ReasonDead), 0, 0},
-		"unknown span, again":   {wire.RCReadRequest, func(l *sequencer, _ *pipeline.Parsed) { l.msg = openRead }, pipeline.Rewrite(), 0, 0},
+		"unknown span, again":   {wire.RCReadRequest, func(l *sequencer, _ *pipeline.Parsed) { l.conn.msg = openRead }, pipeline.Rewrite(), 0, 0},
 	} {
 		r, l, _ := answersTo(t)
 		p := heldRequest(l, c.op)
-		own, next, before, expected := l.psns.own, l.next, r.m.stats.Rewritten, l.flow.Expected
+		own, next, before, expected := l.conn.psns.own, l.next, r.m.stats.Rewritten, l.flow.Expected
 		r.do(func(ctx *pipeline.Ctx) {
-			if l.held.n = 0; name == "behind a held one" {
+			if l.waits.held.n = 0; name == "behind a held one" {
 				holding(ctx, l, 1)
 				l.next, next = p.BTH.PSN, p.BTH.PSN
 			}
-			if c.change(l, p); name == "unknown span, again" && l.psns.client != p.BTH.PSN {
+			if c.change(l, p); name == "unknown span, again" && l.conn.psns.client != p.BTH.PSN {
 				t.Fatal("it is another request")
 			}
 			l.naks = nakSent
@@ -47,12 +47,12 @@ func TestNextRequestOfAFlow(t *testing.T) {
 			if l.next != next.Add(c.psns) || r.m.stats.Rewritten-before != c.more || l.naks != inOrder || (l.flow.Expected == expected) == (c.psns == 1) {
 				t.Errorf("%s: next %v behind %v, %d rewritten, %v", name, l.next, next, r.m.stats.Rewritten-before, l.naks)
 			}
-			if c.want.Action == pipeline.ActRewrite && c.op == wire.RCReadRequest && l.msg == openRead && p.BTH.PSN != own {
+			if c.want.Action == pipeline.ActRewrite && c.op == wire.RCReadRequest && l.conn.msg == openRead && p.BTH.PSN != own {
 				t.Errorf("%s: PSN %v, want %v", name, p.BTH.PSN, own)
 			}
-			l.msg, l.out, r.m.blocked.list, l.phase = between, 0, nil, synced
-			for l.held.n > 0 {
-				r.m.popHeld(&l.held)
+			l.conn.msg, l.out, r.m.blocked.list, l.phase = between, 0, nil, synced
+			for l.waits.held.n > 0 {
+				r.m.popHeld(&l.waits.held)
 			}
 		})
 	}
@@ -75,11 +75,11 @@ func TestNoteOfARequestBehindHeldOnes(t *testing.T) {
 func TestResponseToAReadOfUnknownSpan(t *testing.T) {
 	for back, want := range map[int]pipeline.Action{0: pipeline.ActRewrite, -1: pipeline.ActDrop} {
 		r, l, _ := answersTo(t)
-		l.window = window{max: 8}
-		rec := l.window.add(l.next, wire.RCReadRequest)
-		rec.own, rec.span, rec.place, rec.length = l.psns.own, 1, placeOwn, 8
-		l.msg = openRead
-		next, own := l.next, l.psns.own
+		l.replies.window = window{max: 8}
+		rec := l.replies.window.add(l.next, wire.RCReadRequest)
+		rec.own, rec.span, rec.place, rec.length = l.conn.psns.own, 1, placeOwn, 8
+		l.conn.msg = openRead
+		next, own := l.next, l.conn.psns.own
 		p := heldRequest(l, wire.RCReadResponseOnly)
 		p.BTH.PSN, p.AETH.Syndrome, p.Payload = own.Add(-back), wire.AckNoCredits, make([]byte, 8)
 		r.do(func(ctx *pipeline.Ctx) {
@@ -87,30 +87,30 @@ func TestResponseToAReadOfUnknownSpan(t *testing.T) {
 				t.Errorf("%+v, want %v", v, want)
 			}
 		})
-		if known := want == pipeline.ActRewrite; (rec.state == done) != known || known && (p.BTH.PSN != next || l.next != next.Add(1) || l.acked != own.Add(1) || l.msg != between) {
-			t.Errorf("PSN %v, next %v, acknowledged before %v, %v", p.BTH.PSN, l.next, l.acked, l.msg)
+		if known := want == pipeline.ActRewrite; (rec.state == done) != known || known && (p.BTH.PSN != next || l.next != next.Add(1) || l.conn.acked != own.Add(1) || l.conn.msg != between) {
+			t.Errorf("PSN %v, next %v, acknowledged before %v, %v", p.BTH.PSN, l.next, l.conn.acked, l.conn.msg)
 		}
-		l.msg = between
+		l.conn.msg = between
 	}
 }
 
 // The refusal of a READ of unknown span passes, too, and ends the flow.
 func TestRefusalOfAReadOfUnknownSpan(t *testing.T) {
 	r, l, _ := answersTo(t)
-	l.window = window{max: 8}
-	rec := l.window.add(l.next, wire.RCReadRequest)
-	rec.own, rec.span, rec.place = l.psns.own, 1, placeOwn
-	l.msg = openRead
+	l.replies.window = window{max: 8}
+	rec := l.replies.window.add(l.next, wire.RCReadRequest)
+	rec.own, rec.span, rec.place = l.conn.psns.own, 1, placeOwn
+	l.conn.msg = openRead
 	read := l.next
 	p := heldRequest(l, wire.RCAck)
-	p.BTH.PSN, p.AETH.Syndrome = l.psns.own, wire.NakRemoteAccess
+	p.BTH.PSN, p.AETH.Syndrome = l.conn.psns.own, wire.NakRemoteAccess
 	r.do(func(ctx *pipeline.Ctx) {
 		if v := l.response(ctx, p); v.Action != pipeline.ActRewrite {
 			t.Errorf("%+v", v)
 		}
 	})
-	if p.BTH.PSN != read || l.phase != refused || l.deadPSN != read || l.fatal != wire.NakRemoteAccess || l.msg != between {
-		t.Errorf("PSN %v, want %v; %v from %v on, %v", p.BTH.PSN, read, l.phase, l.deadPSN, l.msg)
+	if p.BTH.PSN != read || l.phase != refused || l.replies.deadPSN != read || l.replies.fatal != wire.NakRemoteAccess || l.conn.msg != between {
+		t.Errorf("PSN %v, want %v; %v from %v on, %v", p.BTH.PSN, read, l.phase, l.replies.deadPSN, l.conn.msg)
 	}
 }
 
@@ -122,45 +122,45 @@ func TestPacketsBehindTheFirst(t *testing.T) {
 		want   outcome
 		ops    uint32
 	}{
-		"no word":    {func(_ *rig, g *placing, _ *atomiccache.Word) { g.rest.va += 4096 }, sentOwn, 0},
+		"no word":    {func(_ *rig, g *placing, _ *atomiccache.Word) { g.l.conn.rest.va += 4096 }, sentOwn, 0},
 		"a new word": {func(*rig, *placing, *atomiccache.Word) {}, sentOwn, 1},
 		"it waits": {func(_ *rig, g *placing, _ *atomiccache.Word) {
-			g.announce(g.c.Now, &extent{g.rest.first, g.rest.end, g.rest.va, 24})
+			g.l.conn.announce(g.c.Now, &extent{g.l.conn.rest.first, g.l.conn.rest.end, g.l.conn.rest.va, 24})
 		}, sentOwn, 1},
 		"it waits for less": {func(_ *rig, g *placing, _ *atomiccache.Word) {
-			g.announce(g.c.Now, &extent{g.rest.first, g.rest.end.Add(-1), g.rest.va, 24})
+			g.l.conn.announce(g.c.Now, &extent{g.l.conn.rest.first, g.l.conn.rest.end.Add(-1), g.l.conn.rest.va, 24})
 		}, sentOwn, 2},
 		"busy": {func(_ *rig, g *placing, w *atomiccache.Word) { w.State = atomiccache.Busy; w.Foreign(g.c.Now) }, mustWait, 0},
 		"room comes": {func(_ *rig, g *placing, _ *atomiccache.Word) {
-			g.ops.max = 1
-			g.ops.add().end = g.rest.first
+			g.l.conn.ops.max = 1
+			g.l.conn.ops.add().end = g.l.conn.rest.first
 		}, mustWait, 1},
 		"no room comes": {func(_ *rig, g *placing, _ *atomiccache.Word) {
-			g.ops.max = 1
-			g.ops.add().end = g.rest.end
+			g.l.conn.ops.max = 1
+			g.l.conn.ops.add().end = g.l.conn.rest.end
 		}, sentOwn, 1},
 	} {
 		placed(t, atomicsRule(1), wire.RCWriteMiddle, func(r *rig, g *placing) {
 			w := r.m.words.Get(g.c.Now, atomiccache.Key{VA: r.server.base + 64})
-			own := g.psns.own
-			g.msg, g.place = inMessage, placeOwn
-			g.rest = rest{va: r.server.base + 64, n: 20, first: own.Add(-1), end: own.Add(3)}
+			own := g.l.conn.psns.own
+			g.l.conn.msg, g.l.place = inMessage, placeOwn
+			g.l.conn.rest = rest{va: r.server.base + 64, n: 20, first: own.Add(-1), end: own.Add(3)}
 			c.change(r, g, w)
-			was := g.rest
-			if out := g.dispatch(); out != c.want || g.ops.tail-g.ops.head != c.ops {
-				t.Errorf("%s: %v, %d operations", name, out, g.ops.tail-g.ops.head)
+			was := g.l.conn.rest
+			if out := g.dispatch(); out != c.want || g.l.conn.ops.tail-g.l.conn.ops.head != c.ops {
+				t.Errorf("%s: %v, %d operations", name, out, g.l.conn.ops.tail-g.l.conn.ops.head)
 			}
 			want := was
 			if c.want == sentOwn {
 				want.va, want.n = was.va+8, was.n-8
 			}
-			if g.rest != want {
-				t.Errorf("%s: %+v, want %+v", name, g.rest, want)
+			if g.l.conn.rest != want {
+				t.Errorf("%s: %+v, want %+v", name, g.l.conn.rest, want)
 			}
-			if op := g.ops.newest(); name == "a new word" && (op.first != own || op.end != was.end || op.va != was.va || op.n != 20) {
+			if op := g.l.conn.ops.newest(); name == "a new word" && (op.first != own || op.end != was.end || op.va != was.va || op.n != 20) {
 				t.Errorf("%s: %+v", name, op)
 			}
-			w.State, g.msg, g.acked = atomiccache.Pass, between, g.psns.own
+			w.State, g.l.conn.msg, g.l.conn.acked = atomiccache.Pass, between, g.l.conn.psns.own
 		})
 	}
 }
@@ -173,28 +173,31 @@ func TestPacketsOfAnUnknownWrite(t *testing.T) {
 		ops    uint32
 	}{
 		"unknown":            {func(*rig, *placing, *atomiccache.Word) {}, sentOwn, 1},
-		"words do not count": {func(_ *rig, g *placing, _ *atomiccache.Word) { g.s.watch = false }, sentOwn, 0},
-		"shared in flight":   {func(_ *rig, g *placing, _ *atomiccache.Word) { g.place, g.out = 0, 1 }, mustWait, 0},
+		"words do not count": {func(_ *rig, g *placing, _ *atomiccache.Word) { g.l.s.watch = false }, sentOwn, 0},
+		"shared in flight":   {func(_ *rig, g *placing, _ *atomiccache.Word) { g.l.place, g.l.out = 0, 1 }, mustWait, 0},
 		"busy":               {func(_ *rig, g *placing, w *atomiccache.Word) { w.State = atomiccache.Busy; w.Foreign(g.c.Now) }, mustWait, 0},
-		"no room":            {func(_ *rig, g *placing, _ *atomiccache.Word) { g.ops.max = 1; g.ops.add().end = g.psns.own }, sentOwn, 1},
+		"no room": {func(_ *rig, g *placing, _ *atomiccache.Word) {
+			g.l.conn.ops.max = 1
+			g.l.conn.ops.add().end = g.l.conn.psns.own
+		}, sentOwn, 1},
 		"known, room comes": {func(r *rig, g *placing, _ *atomiccache.Word) {
-			g.ops.max = 2
-			g.ops.add().end = g.psns.own.Add(-1)
-			op := g.ops.add()
-			op.first, op.end, op.all, op.va, op.n = g.psns.own.Add(-1), g.psns.own.Add(2), true, r.server.base, 4096
+			g.l.conn.ops.max = 2
+			g.l.conn.ops.add().end = g.l.conn.psns.own.Add(-1)
+			op := g.l.conn.ops.add()
+			op.first, op.end, op.all, op.va, op.n = g.l.conn.psns.own.Add(-1), g.l.conn.psns.own.Add(2), true, r.server.base, 4096
 		}, mustWait, 2},
 	} {
 		placed(t, atomicsRule(1), wire.RCWriteMiddle, func(r *rig, g *placing) {
 			w := r.m.words.Get(g.c.Now, atomiccache.Key{VA: r.server.base + 64})
-			own := g.psns.own
+			own := g.l.conn.psns.own
 			c.change(r, g, w)
-			if out := g.dispatch(); out != c.want || g.ops.tail-g.ops.head != c.ops {
-				t.Errorf("%s: %v, %d operations", name, out, g.ops.tail-g.ops.head)
+			if out := g.dispatch(); out != c.want || g.l.conn.ops.tail-g.l.conn.ops.head != c.ops {
+				t.Errorf("%s: %v, %d operations", name, out, g.l.conn.ops.tail-g.l.conn.ops.head)
 			}
-			if op := g.ops.newest(); name == "unknown" && (op.first != own || op.end != own.Add(1) || op.n != atomiccache.Everything) {
+			if op := g.l.conn.ops.newest(); name == "unknown" && (op.first != own || op.end != own.Add(1) || op.n != atomiccache.Everything) {
 				t.Errorf("%s: %+v", name, op)
 			}
-			w.State, g.out, g.acked = atomiccache.Pass, 0, g.psns.own
+			w.State, g.l.out, g.l.conn.acked = atomiccache.Pass, 0, g.l.conn.psns.own
 		})
 	}
 }
@@ -216,8 +219,8 @@ func TestReleaseStopsInTime(t *testing.T) {
 			released := r.m.stats.Released
 			r.m.kick = false
 			l.release(ctx)
-			if l.held.n != want || r.m.kick != (want > 0) || r.m.stats.Released-released != uint64(3-want) {
-				t.Errorf("%d packets to spare: %d of 3 held, %d released, to be continued: %v", spare, l.held.n, r.m.stats.Released-released, r.m.kick)
+			if l.waits.held.n != want || r.m.kick != (want > 0) || r.m.stats.Released-released != uint64(3-want) {
+				t.Errorf("%d packets to spare: %d of 3 held, %d released, to be continued: %v", spare, l.waits.held.n, r.m.stats.Released-released, r.m.kick)
 			}
 			if (r.m.due.Len() == 0) != (want == 0) {
 				t.Errorf("%d packets to spare: %d deadlines", spare, r.m.due.Len())
@@ -226,8 +229,8 @@ func TestReleaseStopsInTime(t *testing.T) {
 		for range 3 {
 			r.do(func(*pipeline.Ctx) {})
 		}
-		if l.held.n != 0 || r.m.due.Len() != 0 {
-			t.Errorf("%d packets to spare: %d held in the end, %d deadlines", spare, l.held.n, r.m.due.Len())
+		if l.waits.held.n != 0 || r.m.due.Len() != 0 {
+			t.Errorf("%d packets to spare: %d held in the end, %d deadlines", spare, l.waits.held.n, r.m.due.Len())
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestFollowedRequest(t *testing.T) {
 	r := newRig(t, rigConfig{clients: 1, rules: moveRule(1), follow: f})
 	c := r.connect(0)
 	l := r.sequencerOf(c)
-	client, own := l.psns.client, l.psns.own
+	client, own := l.conn.psns.client, l.conn.psns.own
 	if client == own {
 		t.Fatal("no request has moved")
 	}
@@ -76,7 +76,7 @@ func TestTextsOfRenumberedPackets(t *testing.T) {
 // several of them is described by all their texts.
 func TestTextsOfAnswers(t *testing.T) {
 	r, l, _ := answersTo(t)
-	l.msn = 7
+	l.replies.msn = 7
 	cause := transform.Note{From: wire.RCAck, Conn: 2, PSN: 50}
 	for _, c := range []struct {
 		op, answer wire.Opcode
@@ -91,7 +91,7 @@ func TestTextsOfAnswers(t *testing.T) {
 		rec := &record{psn: 100, asked: asked{op: c.op}, prior: 9}
 		r.do(func(ctx *pipeline.Ctx) {
 			r.m.step.from, r.m.step.note = c.from, ""
-			if got := l.noteAnswer(ctx, rec, c.answer); got != "" || r.m.step.note != "" {
+			if got := l.replies.noteAnswer(ctx, rec, c.answer); got != "" || r.m.step.note != "" {
 				t.Errorf("no capture runs: %q", got)
 			}
 			r.sw.Observe(true)
@@ -99,7 +99,7 @@ func TestTextsOfAnswers(t *testing.T) {
 				if c.from.Made {
 					all = ""
 				}
-				if got := l.noteAnswer(ctx, rec, c.answer); got != c.want || r.m.step.note != all {
+				if got := l.replies.noteAnswer(ctx, rec, c.answer); got != c.want || r.m.step.note != all {
 					t.Errorf("answer %d: %q, all %q; want %q", i+1, got, r.m.step.note, c.want)
 				}
 			}
@@ -113,7 +113,7 @@ func TestTextsOfAnswers(t *testing.T) {
 func TestTextOfAMovedRequestsAnswer(t *testing.T) {
 	for op, want := range map[wire.Opcode]string{wire.RCAck: "ACK conn 1 psn 50→", 0: "made ACK conn 1 psn "} {
 		r, l, _ := answersTo(t)
-		rec := inFlightOn(l, l.psns.client.Add(-1), wire.RCWriteOnly)
+		rec := inFlightOn(l, l.conn.psns.client.Add(-1), wire.RCWriteOnly)
 		r.sw.Observe(true)
 		r.do(func(ctx *pipeline.Ctx) {
 			r.m.servers[0].links[0].Done(ctx, l.tag(rec.psn), requester.Answer{Kind: requester.Acked, Op: op, PSN: 50})
@@ -127,11 +127,11 @@ func TestTextOfAMovedRequestsAnswer(t *testing.T) {
 // The texts of the NAKs that the switch makes.
 func TestTextsOfNaks(t *testing.T) {
 	r, l, _ := answersTo(t)
-	l.fatal = wire.NakRemoteAccess
+	l.replies.fatal = wire.NakRemoteAccess
 	for _, observed := range []bool{false, true} {
 		r.sw.Observe(observed)
 		r.do(func(ctx *pipeline.Ctx) {
-			l.sendFatal(ctx)
+			l.replies.sendFatal(ctx)
 			l.sendSequenceNak(ctx)
 		})
 		var texts []string

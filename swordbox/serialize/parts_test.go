@@ -174,16 +174,16 @@ func TestTurnsOfBlockedFlows(t *testing.T) {
 	b.prune()
 	var l [5]sequencer
 	for i := range l {
-		l[i].held.n = 1
+		l[i].waits.held.n = 1
 		b.add(&l[i])
 		b.add(&l[i]) // once
 	}
-	l[0].served, l[3].served = true, true
-	l[1].held.n = 0
-	l[2].held.n, l[2].naks = 0, nakOwed
+	l[0].waits.served, l[3].waits.served = true, true
+	l[1].waits.held.n = 0
+	l[2].waits.held.n, l[2].naks = 0, nakOwed
 	b.prune()
 	want := []*sequencer{&l[2], &l[4], &l[0], &l[3]}
-	if len(b.list) != len(want) || l[1].blocked || !l[2].blocked || l[0].served {
+	if len(b.list) != len(want) || l[1].waits.blocked || !l[2].waits.blocked || l[0].waits.served {
 		t.Fatalf("%d wait", len(b.list))
 	}
 	if b.list[:5][4] != nil {

@@ -23,7 +23,7 @@ const (
 // placing finds the place of the next request of a flow: the client's connection, a shared
 // connection, or an answer of the switch.
 type placing struct {
-	*sequencer
+	l *sequencer
 	c *pipeline.Ctx
 	f *wire.Frame // the request as the client sent it; dispatch changes it into the packet to send
 	// span is how many PSNs the request takes; 0 means not known.
@@ -38,18 +38,18 @@ type placing struct {
 func (g *placing) dispatch() outcome {
 	op := g.f.BTH.Opcode
 	va, n, rkey := target(g.f)
-	if g.msg == inMessage && g.s.watch && op.Is(wire.OpWrite) {
+	if g.l.conn.msg == inMessage && g.l.s.watch && op.Is(wire.OpWrite) {
 		return g.restOfWrite()
 	}
-	if g.msg == between && g.s.watch && op.Is(wire.OpWrite) && op.Is(wire.OpMiddle|wire.OpLast) {
+	if g.l.conn.msg == between && g.l.s.watch && op.Is(wire.OpWrite) && op.Is(wire.OpMiddle|wire.OpLast) {
 		return g.partOfUnknown()
 	}
-	if g.msg == inMessage || !op.Has(wire.HasRETH|wire.HasAtomicETH) || op.Is(wire.OpFlush) {
+	if g.l.conn.msg == inMessage || !op.Has(wire.HasRETH|wire.HasAtomicETH) || op.Is(wire.OpFlush) {
 		// A FLUSH changes no word. It concerns what its connection has written, so it stays on the
 		// client's connection, behind all earlier requests of the client (hole 39).
 		return g.toOwn(g.span)
 	}
-	rule := g.s.match(va, n, rkey)
+	rule := g.l.s.match(va, n, rkey)
 	switch {
 	case op.Is(wire.OpAtomic):
 		return g.atomic(rule)
@@ -64,11 +64,11 @@ func (g *placing) dispatch() outcome {
 
 func (g *placing) atomic(rule *rules.Rule) outcome {
 	va, _, _ := target(g.f)
-	m, k := g.m, atomiccache.Key{Server: g.s.index, VA: va}
+	m, k := g.l.m, atomiccache.Key{Server: g.l.s.index, VA: va}
 	var w *atomiccache.Word
 	if rule != nil && rule.Action == rules.Atomics {
 		w = m.words.Get(g.c.Now, k)
-	} else if g.s.watch {
+	} else if g.l.s.watch {
 		w = m.words.Lookup(k)
 	}
 	switch {
@@ -90,18 +90,18 @@ func isUncached(f *wire.Frame) bool {
 }
 
 func (g *placing) write(rule *rules.Rule) outcome {
-	m := g.m
+	m := g.l.m
 	single := g.f.BTH.Opcode == wire.RCWriteOnly && int(g.f.RETH.Length) == len(g.f.Payload)
-	if g.s.watch {
-		m.step.cover = m.words.Overlapping(m.step.cover[:0], g.s.index, g.f.RETH.VA, g.f.RETH.Length)
+	if g.l.s.watch {
+		m.step.cover = m.words.Overlapping(m.step.cover[:0], g.l.s.index, g.f.RETH.VA, g.f.RETH.Length)
 		switch {
 		case len(m.step.cover) == 1 && single:
 			return g.forWord(m.step.cover[0])
 		case len(m.step.cover) > 0:
 			return g.writeAll()
 		}
-		if x := g.extentOf(g.f, g.psns.own); x.isLong() && g.canGo(placeOwn) {
-			g.keep(g.c.Now, &x)
+		if x := g.l.conn.extentOf(g.f, g.l.conn.psns.own); x.isLong() && g.l.canGo(placeOwn) {
+			g.l.conn.keep(g.c.Now, &x)
 		}
 	}
 	if single && rule != nil && rule.Action == rules.Move {
@@ -113,32 +113,32 @@ func (g *placing) write(rule *rules.Rule) outcome {
 // writeAll sends a WRITE on the client's connection if all words that it touches allow that. It is
 // used for a WRITE that touches several words, or that touches one and is no plain WRITE_ONLY.
 func (g *placing) writeAll() outcome {
-	if !g.canGo(placeOwn) || !g.ops.room() {
+	if !g.l.canGo(placeOwn) || !g.l.conn.ops.room() {
 		return mustWait
 	}
-	x := g.extentOf(g.f, g.psns.own)
-	d := g.m.words.ClientAll(g.c.Now, g.s.index, x.va, x.n)
+	x := g.l.conn.extentOf(g.f, g.l.conn.psns.own)
+	d := g.l.m.words.ClientAll(g.c.Now, g.l.s.index, x.va, x.n)
 	if d.Kind == atomiccache.Wait {
 		return mustWait
 	}
 	out := g.toOwn(1)
-	g.addAll(&x, d)
+	g.l.conn.addAll(&x, d)
 	return out
 }
 
 // move moves a request under a rule of action move if its key is proven, its payload fits the
 // shared connection, and the flow may move; otherwise the request goes to the client's connection.
 func (g *placing) move() outcome {
-	shard := shardOfFlow(g.flow.ID, g.s.shards)
-	conn := g.s.links[shard].conn
+	shard := shardOfFlow(g.l.flow.ID, g.l.s.shards)
+	conn := g.l.s.links[shard].conn
 	va, n, rkey := target(g.f)
-	if !g.s.usable(shard, int(n)) || !g.s.keys.covers(rkey, rightOf(g.f.BTH.Opcode), va, n) || !g.mayMove() {
+	if !g.l.s.usable(shard, int(n)) || !g.l.s.keys.covers(rkey, rightOf(g.f.BTH.Opcode), va, n) || !g.l.mayMove() {
 		return g.toOwn(1)
 	}
-	if !g.canGo(shard) || !g.window.room() || !conn.Room(len(g.f.Payload)) || !g.mayEnter(shard) {
+	if !g.l.canGo(shard) || !g.l.replies.window.room() || !conn.Room(len(g.f.Payload)) || !g.mayEnter(shard) {
 		return mustWait
 	}
-	r := g.window.remember(g.f, 1, shard)
+	r := g.l.replies.window.remember(g.f, 1, shard)
 	g.submit(r, shard)
 	return sentShared
 }
@@ -148,10 +148,10 @@ func (g *placing) move() outcome {
 // change to any connection that the word may choose; otherwise the request waits.
 func (g *placing) forWord(w *atomiccache.Word) outcome {
 	_, _, rkey := target(g.f)
-	shard := g.s.shardOf(w.VA)
-	conn := g.s.links[shard].conn
-	usable := g.s.usable(shard, max(len(g.f.Payload), transform.WordLen)) && !g.s.keys.isBanned(rkey) && g.mayMove() && !isUncached(g.f)
-	if g.s.ruleOf(w.VA) == nil { // the rule was removed
+	shard := g.l.s.shardOf(w.VA)
+	conn := g.l.s.links[shard].conn
+	usable := g.l.s.usable(shard, max(len(g.f.Payload), transform.WordLen)) && !g.l.s.keys.isBanned(rkey) && g.l.mayMove() && !isUncached(g.f)
+	if g.l.s.ruleOf(w.VA) == nil { // the rule was removed
 		if usable = false; w.State != atomiccache.Pass && w.Pending == 0 {
 			w.Reset(g.c.Now)
 		}
@@ -160,19 +160,19 @@ func (g *placing) forWord(w *atomiccache.Word) outcome {
 	var ready bool
 	switch {
 	case !usable, !proven && w.State != atomiccache.Busy && w.State != atomiccache.Closing:
-		ready = g.canGo(placeOwn)
+		ready = g.l.canGo(placeOwn)
 	case proven && (w.State == atomiccache.Unknown || w.State == atomiccache.Known):
-		ready = g.canGo(shard)
+		ready = g.l.canGo(shard)
 	default:
-		ready = g.idle()
+		ready = g.l.idle()
 	}
-	if !ready || !g.window.room() || !g.ops.room() || usable && !conn.Room(max(len(g.f.Payload), transform.WordLen)) {
+	if !ready || !g.l.replies.window.room() || !g.l.conn.ops.room() || usable && !conn.Room(max(len(g.f.Payload), transform.WordLen)) {
 		return mustWait
 	}
-	if usable && g.canGo(shard) && !g.mayEnter(shard) {
+	if usable && g.l.canGo(shard) && !g.mayEnter(shard) {
 		return mustWait
 	}
-	if usable && g.f.BTH.Opcode == wire.RCCmpSwap && g.idle() {
+	if usable && g.f.BTH.Opcode == wire.RCCmpSwap && g.l.idle() {
 		if out := g.miss(w, shard); out != sentShared {
 			return out
 		}
@@ -184,24 +184,24 @@ func (g *placing) forWord(w *atomiccache.Word) outcome {
 		return mustWait
 	case atomiccache.Client:
 		out := g.toOwn(1)
-		op := g.ops.add()
-		op.end, op.word, op.decision = g.psns.own, w, d
+		op := g.l.conn.ops.add()
+		op.end, op.word, op.decision = g.l.conn.psns.own, w, d
 		return out
 	case atomiccache.Shared, atomiccache.Write, atomiccache.EmptyWrite:
 	}
-	if !g.canGo(shard) {
+	if !g.l.canGo(shard) {
 		w.Undone(g.c.Now, d)
 		return mustWait
 	}
-	r := g.window.remember(g.f, 1, shard)
+	r := g.l.replies.window.remember(g.f, 1, shard)
 	r.word, r.decision = w, d
 	switch d.Kind {
 	case atomiccache.Write:
-		transform.ToWrite(g.f, d.Value, &g.m.step.payload)
-		g.m.stats.Replaced++
+		transform.ToWrite(g.f, d.Value, &g.l.m.step.payload)
+		g.l.m.stats.Replaced++
 	case atomiccache.EmptyWrite:
 		transform.ToEmptyWrite(g.f)
-		g.m.stats.ReplacedEmpty++
+		g.l.m.stats.ReplacedEmpty++
 	case atomiccache.Shared, atomiccache.Client, atomiccache.Wait:
 	}
 	g.submit(r, shard)
@@ -213,12 +213,12 @@ func (g *placing) forWord(w *atomiccache.Word) outcome {
 // client's connection; if the atomic succeeds, it proves the R_Key.
 func (g *placing) ask(w *atomiccache.Word, rkey uint32, usable bool, d *atomiccache.Decision) {
 	switch {
-	case !usable && (w.Proven(rkey) || !g.f.BTH.Opcode.Is(wire.OpAtomic) || g.s.keys.isBanned(rkey) || isUncached(g.f)):
+	case !usable && (w.Proven(rkey) || !g.f.BTH.Opcode.Is(wire.OpAtomic) || g.l.s.keys.isBanned(rkey) || isUncached(g.f)):
 		*d = w.Foreign(g.c.Now)
 	case g.f.BTH.Opcode.Is(wire.OpAtomic):
 		clean := clock.Time(0)
 		if w.State == atomiccache.Pass && w.Proven(rkey) {
-			clean = g.s.cleanSince(g.c)
+			clean = g.l.s.cleanSince(g.c)
 		}
 		a := &g.f.AtomicETH
 		*d = w.Decide(g.c.Now, clean, rkey, g.f.BTH.Opcode, a.Compare, a.SwapOrAdd)
@@ -229,18 +229,18 @@ func (g *placing) ask(w *atomiccache.Word, rkey uint32, usable bool, d *atomicca
 
 // submit sends the next request on a shared connection. The caller has checked that there is room.
 func (g *placing) submit(r *record, shard int) {
-	g.place = shard
-	g.out++
+	g.l.place = shard
+	g.l.out++
 	g.leave()
-	g.m.stats.Moved++
+	g.l.m.stats.Moved++
 	g.enters(shard)
-	conn := g.s.links[shard].conn
+	conn := g.l.s.links[shard].conn
 	var ok bool
 	// If any flow has held requests, the packet must not overtake those that this step releases.
-	if g.arrived && len(g.m.blocked.list) == 0 {
-		ok, g.now, g.m.step.note = conn.SubmitInPlace(g.c, g.f, g.tag(r.psn))
+	if g.arrived && len(g.l.m.blocked.list) == 0 {
+		ok, g.now, g.l.m.step.note = conn.SubmitInPlace(g.c, g.f, g.l.tag(r.psn))
 	} else {
-		ok = conn.Submit(g.c, g.f, g.tag(r.psn))
+		ok = conn.Submit(g.c, g.f, g.l.tag(r.psn))
 	}
 	if !ok {
 		panic("serialize: a shared connection has no room, but it had")
@@ -250,40 +250,40 @@ func (g *placing) submit(r *record, shard int) {
 // toOwn gives the next request its PSN on the client's connection, and the caller then sends it
 // there. If the result is mustWait, the request has no PSN yet, and waits in the switch.
 func (g *placing) toOwn(span int) outcome {
-	if !g.canGo(placeOwn) {
+	if !g.l.canGo(placeOwn) {
 		return mustWait
 	}
 	op := g.f.BTH.Opcode
 	va, n, rkey := target(g.f)
 	answered := op.Is(wire.OpAnswered)
-	if span == 0 && !g.idle() || answered && !g.window.room() {
+	if span == 0 && !g.l.idle() || answered && !g.l.replies.window.room() {
 		return mustWait
 	}
-	g.place = placeOwn
+	g.l.place = placeOwn
 	if answered {
-		g.window.remember(g.f, max(1, span), placeOwn).own = g.psns.own
+		g.l.replies.window.remember(g.f, max(1, span), placeOwn).own = g.l.conn.psns.own
 	}
 	if wantsAck(op) {
 		g.f.BTH.AckReq = true
 	}
 	switch {
 	case op.Is(wire.OpFirst):
-		g.msg.on(evFirst)
-		g.rest.begin(g.f, g.psns.own)
+		g.l.conn.msg.on(evFirst)
+		g.l.conn.rest.begin(g.f, g.l.conn.psns.own)
 	case op.Is(wire.OpLast):
-		g.msg.on(evLast)
+		g.l.conn.msg.on(evLast)
 	}
-	g.f.BTH.PSN = g.psns.own
-	g.sends(g.psns.own)
+	g.f.BTH.PSN = g.l.conn.psns.own
+	g.l.conn.sends(g.l.conn.psns.own)
 	if span == 0 {
-		g.msg.on(evOpenRead)
+		g.l.conn.msg.on(evOpenRead)
 		return sentOwn
 	}
-	g.assign(span, false)
-	g.reaches()
-	if g.s.proves && n > 0 && !op.Is(wire.OpFlush) && g.ops.room() && !g.s.keys.covers(rkey, rightOf(op), va, n) {
-		o := g.ops.add()
-		o.end, o.prove, o.right, o.va, o.n, o.rkey = g.psns.own.Add(restOf(g.f)), true, rightOf(op), va, n, rkey
+	g.l.assign(span, false)
+	g.l.conn.reaches()
+	if g.l.s.proves && n > 0 && !op.Is(wire.OpFlush) && g.l.conn.ops.room() && !g.l.s.keys.covers(rkey, rightOf(op), va, n) {
+		o := g.l.conn.ops.add()
+		o.end, o.prove, o.right, o.va, o.n, o.rkey = g.l.conn.psns.own.Add(restOf(g.f)), true, rightOf(op), va, n, rkey
 	}
 	return sentOwn
 }
@@ -291,10 +291,10 @@ func (g *placing) toOwn(span int) outcome {
 // leave records that the next request is not sent on the client's connection. From then on the PSNs
 // of client and server differ.
 func (g *placing) leave() {
-	g.flow.Pinned = true
-	g.client, g.clientQPN = g.flow.Requester, g.flow.ReqQPN
-	g.assign(1, true)
-	g.moved++
+	g.l.flow.Pinned = true
+	g.l.replies.client, g.l.replies.clientQPN = g.l.flow.Requester, g.l.flow.ReqQPN
+	g.l.assign(1, true)
+	g.l.moved++
 }
 
 // restOf returns how many packets of a WRITE follow the first one.

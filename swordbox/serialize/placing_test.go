@@ -24,7 +24,7 @@ func placed(t *testing.T, list []rules.Rule, op wire.Opcode, f func(r *rig, g *p
 		p.Payload = make([]byte, 8)
 	}
 	r.do(func(ctx *pipeline.Ctx) {
-		g := &placing{sequencer: l, c: ctx, f: &p.Frame, span: 1, arrived: true}
+		g := &placing{l: l, c: ctx, f: &p.Frame, span: 1, arrived: true}
 		f(r, g)
 	})
 }
@@ -61,18 +61,18 @@ func TestWhichRequestsMove(t *testing.T) {
 		"another key":           {wire.RCReadRequest, func(_ *rig, g *placing) { g.f.RETH.RKey++ }, "own"},
 		"not proven":            {wire.RCReadRequest, func(_ *rig, g *placing) { g.f.RETH.VA += 8192 }, "own"},
 		"another right": {wire.RCReadRequest, func(r *rig, g *placing) {
-			g.s.keys.forget(r.server.key)
-			g.s.keys.prove(r.server.key, rightWrite, 0, 1<<30)
+			g.l.s.keys.forget(r.server.key)
+			g.l.s.keys.prove(r.server.key, rightWrite, 0, 1<<30)
 		}, "own"},
 		"no path MTU":               {wire.RCReadRequest, func(_ *rig, g *placing) { g.f.RETH.Length = 1025 }, "own"},
 		"a path MTU":                {wire.RCReadRequest, func(_ *rig, g *placing) { g.f.RETH.Length = 1024 }, "shared, at once"},
-		"may not":                   {wire.RCReadRequest, func(_ *rig, g *placing) { g.permit = permitDenied }, "own"},
+		"may not":                   {wire.RCReadRequest, func(_ *rig, g *placing) { g.l.permit = permitDenied }, "own"},
 		"of two packets":            {wire.RCReadRequest, func(_ *rig, g *placing) { g.span = 2 }, "own"},
-		"no rule":                   {wire.RCReadRequest, func(_ *rig, g *placing) { g.s.rules = nil }, "own"},
-		"another rule":              {wire.RCReadRequest, func(_ *rig, g *placing) { g.s.rules = []*rules.Rule{{Action: rules.Atomics}} }, "own"},
-		"own in flight":             {wire.RCReadRequest, func(_ *rig, g *placing) { g.place, g.acked = placeOwn, g.acked.Add(-1) }, "waits"},
-		"no record":                 {wire.RCReadRequest, func(_ *rig, g *placing) { g.window.max = 0 }, "waits"},
-		"shared in flight":          {wire.RCReadRequest, func(_ *rig, g *placing) { g.place, g.out = 0, 1 }, "shared, at once"},
+		"no rule":                   {wire.RCReadRequest, func(_ *rig, g *placing) { g.l.s.rules = nil }, "own"},
+		"another rule":              {wire.RCReadRequest, func(_ *rig, g *placing) { g.l.s.rules = []*rules.Rule{{Action: rules.Atomics}} }, "own"},
+		"own in flight":             {wire.RCReadRequest, func(_ *rig, g *placing) { g.l.place, g.l.conn.acked = placeOwn, g.l.conn.acked.Add(-1) }, "waits"},
+		"no record":                 {wire.RCReadRequest, func(_ *rig, g *placing) { g.l.replies.window.max = 0 }, "waits"},
+		"shared in flight":          {wire.RCReadRequest, func(_ *rig, g *placing) { g.l.place, g.l.out = 0, 1 }, "shared, at once"},
 		"of no bytes":               {wire.RCWriteOnly, func(_ *rig, g *placing) { g.f.RETH.Length, g.f.Payload = 0, nil }, "shared, at once"},
 		"a probe":                   {wire.RCWriteOnly, func(_ *rig, g *placing) { g.f.RETH, g.f.Payload = wire.RETH{}, nil }, "own"},
 		"WRITE with a wrong length": {wire.RCWriteOnly, func(_ *rig, g *placing) { g.f.RETH.Length = 9 }, "own"},
@@ -80,37 +80,37 @@ func TestWhichRequestsMove(t *testing.T) {
 		"WRITE of several packets":  {wire.RCWriteFirst, none, "own"},
 		"atomic, not aligned":       {wire.RCFetchAdd, func(_ *rig, g *placing) { g.f.AtomicETH.VA++ }, "own"},
 		"atomic of a part":          {wire.RCMaskedFetchAdd, none, "own"},
-		"atomic, no rule":           {wire.RCFetchAdd, func(_ *rig, g *placing) { g.s.rules = nil }, "own"},
+		"atomic, no rule":           {wire.RCFetchAdd, func(_ *rig, g *placing) { g.l.s.rules = nil }, "own"},
 		"ATOMIC_WRITE":              {wire.RCAtomicWrite, none, "own"},
 		"FLUSH":                     {wire.RCFlush, none, "own"},
 		"SEND":                      {wire.RCSendOnly, none, "own"},
-		"SEND, shared in flight":    {wire.RCSendOnly, func(_ *rig, g *placing) { g.place, g.out = 0, 1 }, "waits"},
-		"in a message":              {wire.RCSendOnly, func(_ *rig, g *placing) { g.msg, g.place = inMessage, placeOwn }, "own"},
+		"SEND, shared in flight":    {wire.RCSendOnly, func(_ *rig, g *placing) { g.l.place, g.l.out = 0, 1 }, "waits"},
+		"in a message":              {wire.RCSendOnly, func(_ *rig, g *placing) { g.l.conn.msg, g.l.place = inMessage, placeOwn }, "own"},
 	} {
 		placed(t, moveRule(1), c.op, func(r *rig, g *placing) {
 			c.change(r, g)
-			client, own, moved, before := g.psns.client, g.psns.own, g.moved, r.m.stats.Moved
+			client, own, moved, before := g.l.conn.psns.client, g.l.conn.psns.own, g.l.moved, r.m.stats.Moved
 			got := placeOf(g, g.dispatch())
 			if got != c.want {
 				t.Errorf("%s: %s, want %s", name, got, c.want)
 			}
 			switch got {
 			case "shared", "shared, at once":
-				rec := g.window.find(client)
-				if g.psns.client != client.Add(1) || g.psns.own != own || g.place != 0 || g.moved != moved+1 || r.m.stats.Moved != before+1 || !g.flow.Pinned || rec == nil || rec.place != 0 {
-					t.Errorf("%s: next %v, %v; place %d, %d moved, %+v", name, g.psns.client, g.psns.own, g.place, g.moved, rec)
+				rec := g.l.replies.window.find(client)
+				if g.l.conn.psns.client != client.Add(1) || g.l.conn.psns.own != own || g.l.place != 0 || g.l.moved != moved+1 || r.m.stats.Moved != before+1 || !g.l.flow.Pinned || rec == nil || rec.place != 0 {
+					t.Errorf("%s: next %v, %v; place %d, %d moved, %+v", name, g.l.conn.psns.client, g.l.conn.psns.own, g.l.place, g.l.moved, rec)
 				}
 			case "own":
-				if g.psns.client != client.Add(g.span) || g.psns.own != own.Add(g.span) || g.place != placeOwn || g.f.BTH.PSN != own || g.moved != moved {
-					t.Errorf("%s: next %v, %v; place %d, PSN %v", name, g.psns.client, g.psns.own, g.place, g.f.BTH.PSN)
+				if g.l.conn.psns.client != client.Add(g.span) || g.l.conn.psns.own != own.Add(g.span) || g.l.place != placeOwn || g.f.BTH.PSN != own || g.l.moved != moved {
+					t.Errorf("%s: next %v, %v; place %d, PSN %v", name, g.l.conn.psns.client, g.l.conn.psns.own, g.l.place, g.f.BTH.PSN)
 				}
 			default:
-				if g.psns.client != client || g.psns.own != own || r.m.stats.Moved != before {
-					t.Errorf("%s: next %v, %v", name, g.psns.client, g.psns.own)
+				if g.l.conn.psns.client != client || g.l.conn.psns.own != own || r.m.stats.Moved != before {
+					t.Errorf("%s: next %v, %v", name, g.l.conn.psns.client, g.l.conn.psns.own)
 				}
 			}
-			r.m.blocked.list, g.out, g.window.max = nil, 0, 128
-			g.acked, g.msg = g.psns.own, between
+			r.m.blocked.list, g.l.out, g.l.replies.window.max = nil, 0, 128
+			g.l.conn.acked, g.l.conn.msg = g.l.conn.psns.own, between
 		})
 	}
 }
@@ -135,26 +135,26 @@ func TestRequestsOnTheClientsConnection(t *testing.T) {
 		"FLUSH":              {wire.RCFlush, 1, 8, false, 1, 0, between},
 	} {
 		placed(t, moveRule(1), c.op, func(r *rig, g *placing) {
-			g.s.keys.forget(r.server.key)
-			g.window, g.f.BTH.AckReq, g.far, g.proof = window{max: 8}, false, 0, proof{}
+			g.l.s.keys.forget(r.server.key)
+			g.l.replies.window, g.f.BTH.AckReq, g.l.conn.far, g.l.conn.proof = window{max: 8}, false, 0, proof{}
 			g.f.RETH.Length = uint32(c.length)
 			if c.op == wire.RCWriteLast {
-				g.msg, g.place = inMessage, placeOwn
+				g.l.conn.msg, g.l.place = inMessage, placeOwn
 			}
-			own, client := g.psns.own, g.psns.client
+			own, client := g.l.conn.psns.own, g.l.conn.psns.client
 			if out := g.toOwn(c.span); out != sentOwn {
 				t.Errorf("%s: %v", name, out)
 			}
-			if g.f.BTH.AckReq != c.ackReq || g.window.outstanding() != c.records || int(g.ops.tail-g.ops.head) != c.ops || g.msg != c.msg {
-				t.Errorf("%s: acknowledgement %v, %d records, %d operations, %v", name, g.f.BTH.AckReq, g.window.outstanding(), g.ops.tail-g.ops.head, g.msg)
+			if g.f.BTH.AckReq != c.ackReq || g.l.replies.window.outstanding() != c.records || int(g.l.conn.ops.tail-g.l.conn.ops.head) != c.ops || g.l.conn.msg != c.msg {
+				t.Errorf("%s: acknowledgement %v, %d records, %d operations, %v", name, g.f.BTH.AckReq, g.l.replies.window.outstanding(), g.l.conn.ops.tail-g.l.conn.ops.head, g.l.conn.msg)
 			}
-			if g.f.BTH.PSN != own || g.psns.own != own.Add(c.span) || g.far != int32(c.span) || g.proof.mark != own || g.proof.asked != g.s.incarnation {
-				t.Errorf("%s: PSN %v, next %v, %d in flight, %+v", name, g.f.BTH.PSN, g.psns.own, g.far, g.proof)
+			if g.f.BTH.PSN != own || g.l.conn.psns.own != own.Add(c.span) || g.l.conn.far != int32(c.span) || g.l.conn.proof.mark != own || g.l.conn.proof.asked != g.l.s.incarnation {
+				t.Errorf("%s: PSN %v, next %v, %d in flight, %+v", name, g.f.BTH.PSN, g.l.conn.psns.own, g.l.conn.far, g.l.conn.proof)
 			}
-			if rec := g.window.oldest(); rec != nil && (rec.psn != client || rec.own != own || rec.span != max(1, c.span) || rec.place != placeOwn) {
+			if rec := g.l.replies.window.oldest(); rec != nil && (rec.psn != client || rec.own != own || rec.span != max(1, c.span) || rec.place != placeOwn) {
 				t.Errorf("%s: %+v", name, rec)
 			}
-			if op := g.ops.newest(); op != nil {
+			if op := g.l.conn.ops.newest(); op != nil {
 				end := own.Add(max(1, c.span))
 				if c.op == wire.RCWriteFirst {
 					end = own.Add(3)
@@ -163,10 +163,10 @@ func TestRequestsOnTheClientsConnection(t *testing.T) {
 					t.Errorf("%s: %+v", name, op)
 				}
 			}
-			if c.op == wire.RCWriteFirst && (g.rest.first != own || g.rest.end != own.Add(3)) {
-				t.Errorf("%s: %+v", name, g.rest)
+			if c.op == wire.RCWriteFirst && (g.l.conn.rest.first != own || g.l.conn.rest.end != own.Add(3)) {
+				t.Errorf("%s: %+v", name, g.l.conn.rest)
 			}
-			g.msg, g.acked, g.window = between, g.psns.own, window{max: 8}
+			g.l.conn.msg, g.l.conn.acked, g.l.replies.window = between, g.l.conn.psns.own, window{max: 8}
 		})
 	}
 }
@@ -183,21 +183,21 @@ func TestRequestsThatStay(t *testing.T) {
 		ops    uint32
 	}{
 		"free":                    {wire.RCReadRequest, 1, func(*rig, *placing) {}, sentOwn, 0},
-		"not proven":              {wire.RCReadRequest, 1, func(r *rig, g *placing) { g.s.keys.forget(r.server.key) }, sentOwn, 1},
-		"need not be proven":      {wire.RCReadRequest, 1, func(r *rig, g *placing) { g.s.keys.forget(r.server.key); g.s.proves = false }, sentOwn, 0},
-		"no room for a proof":     {wire.RCReadRequest, 1, func(r *rig, g *placing) { g.s.keys.forget(r.server.key); g.ops.max = 0 }, sentOwn, 0},
-		"on a shared one":         {wire.RCReadRequest, 1, func(_ *rig, g *placing) { g.place, g.out = 0, 1 }, mustWait, 0},
-		"unknown span, in flight": {wire.RCReadRequest, 0, func(_ *rig, g *placing) { g.place, g.acked = placeOwn, g.acked.Add(-1) }, mustWait, 0},
-		"known span, in flight":   {wire.RCReadRequest, 1, func(_ *rig, g *placing) { g.place, g.acked = placeOwn, g.acked.Add(-1) }, sentOwn, 0},
-		"no record":               {wire.RCReadRequest, 1, func(_ *rig, g *placing) { g.window.max = 0 }, mustWait, 0},
-		"WRITE, no record":        {wire.RCWriteOnly, 1, func(_ *rig, g *placing) { g.window.max = 0 }, sentOwn, 0},
+		"not proven":              {wire.RCReadRequest, 1, func(r *rig, g *placing) { g.l.s.keys.forget(r.server.key) }, sentOwn, 1},
+		"need not be proven":      {wire.RCReadRequest, 1, func(r *rig, g *placing) { g.l.s.keys.forget(r.server.key); g.l.s.proves = false }, sentOwn, 0},
+		"no room for a proof":     {wire.RCReadRequest, 1, func(r *rig, g *placing) { g.l.s.keys.forget(r.server.key); g.l.conn.ops.max = 0 }, sentOwn, 0},
+		"on a shared one":         {wire.RCReadRequest, 1, func(_ *rig, g *placing) { g.l.place, g.l.out = 0, 1 }, mustWait, 0},
+		"unknown span, in flight": {wire.RCReadRequest, 0, func(_ *rig, g *placing) { g.l.place, g.l.conn.acked = placeOwn, g.l.conn.acked.Add(-1) }, mustWait, 0},
+		"known span, in flight":   {wire.RCReadRequest, 1, func(_ *rig, g *placing) { g.l.place, g.l.conn.acked = placeOwn, g.l.conn.acked.Add(-1) }, sentOwn, 0},
+		"no record":               {wire.RCReadRequest, 1, func(_ *rig, g *placing) { g.l.replies.window.max = 0 }, mustWait, 0},
+		"WRITE, no record":        {wire.RCWriteOnly, 1, func(_ *rig, g *placing) { g.l.replies.window.max = 0 }, sentOwn, 0},
 	} {
 		placed(t, moveRule(1), c.op, func(r *rig, g *placing) {
 			c.change(r, g)
-			if out := g.toOwn(c.span); out != c.want || g.ops.tail-g.ops.head != c.ops {
-				t.Errorf("%s: %v, %d operations", name, out, g.ops.tail-g.ops.head)
+			if out := g.toOwn(c.span); out != c.want || g.l.conn.ops.tail-g.l.conn.ops.head != c.ops {
+				t.Errorf("%s: %v, %d operations", name, out, g.l.conn.ops.tail-g.l.conn.ops.head)
 			}
-			g.out, g.acked, g.msg = 0, g.psns.own, between
+			g.l.out, g.l.conn.acked, g.l.conn.msg = 0, g.l.conn.psns.own, between
 		})
 	}
 }
@@ -211,29 +211,29 @@ func TestWhoMayAwaitAValue(t *testing.T) {
 	}{
 		"arrived":     {func(g *placing) { g.arrived = true }, true},
 		"held":        {func(*placing) {}, true},
-		"asked again": {func(g *placing) { g.m.held.slots[g.held.first].hurried = true }, false},
-		"nearly over": {func(g *placing) { g.m.held.slots[g.held.first].at = g.c.Now.Add(-patience) + 1 }, true},
-		"over":        {func(g *placing) { g.m.held.slots[g.held.first].at = g.c.Now.Add(-patience) }, false},
+		"asked again": {func(g *placing) { g.l.m.held.slots[g.l.waits.held.first].hurried = true }, false},
+		"nearly over": {func(g *placing) { g.l.m.held.slots[g.l.waits.held.first].at = g.c.Now.Add(-patience) + 1 }, true},
+		"over":        {func(g *placing) { g.l.m.held.slots[g.l.waits.held.first].at = g.c.Now.Add(-patience) }, false},
 		"half its share": {func(g *placing) {
-			for 2*g.m.held.hosts[g.flow.Port+1].held < g.m.held.limit(g.flow.Port) {
-				g.m.held.take(g.flow.Port)
+			for 2*g.l.m.held.hosts[g.l.flow.Port+1].held < g.l.m.held.limit(g.l.flow.Port) {
+				g.l.m.held.take(g.l.flow.Port)
 			}
 			g.arrived = true
 		}, false},
 		"nearly half its share": {func(g *placing) {
-			for 2*(g.m.held.hosts[g.flow.Port+1].held+1) < g.m.held.limit(g.flow.Port) {
-				g.m.held.take(g.flow.Port)
+			for 2*(g.l.m.held.hosts[g.l.flow.Port+1].held+1) < g.l.m.held.limit(g.l.flow.Port) {
+				g.l.m.held.take(g.l.flow.Port)
 			}
 			g.arrived = true
 		}, true},
 	} {
 		placed(t, atomicsRule(1), wire.RCCmpSwap, func(r *rig, g *placing) {
-			holding(g.c, g.sequencer, 1)
+			holding(g.c, g.l, 1)
 			g.arrived = false
 			if c.change(g); g.mayAwait(g.c.Now, patience) != c.want {
 				t.Errorf("%s: %v", name, !c.want)
 			}
-			g.giveUpHeld()
+			g.l.giveUpHeld()
 		})
 	}
 }

@@ -84,7 +84,7 @@ func TestOldAnswerProvesNothing(t *testing.T) {
 	r.launch(true, r.server.port, answer, false)
 	r.run(20 * time.Microsecond)
 	c.done(verbs.Success)
-	if l := r.sequencerOf(c); l.isProven() || l.proof.asked != r.m.servers[0].incarnation {
+	if l := r.sequencerOf(c); l.conn.isProven() || l.conn.proof.asked != r.m.servers[0].incarnation {
 		t.Error("the answer to an earlier request has proven the server's new incarnation")
 	}
 }
@@ -160,7 +160,7 @@ func TestNumbersFarBehindAreOfAnother(t *testing.T) {
 	f.AtomicETH = wire.AtomicETH{VA: r.server.base + 64, RKey: r.server.key, SwapOrAdd: 1}
 	r.launch(true, 0, f.AppendTo(nil), false)
 	f.Eth, f.IPv4.Src, f.IPv4.Dst = wire.Ethernet{Src: macOf(serverIP), Dst: macOf(1)}, f.IPv4.Dst, f.IPv4.Src
-	f.BTH = wire.BTH{Opcode: wire.RCAck, PKey: wire.DefaultPKey, DestQP: c.qp.Num(), PSN: l.psns.own.Add(far)}
+	f.BTH = wire.BTH{Opcode: wire.RCAck, PKey: wire.DefaultPKey, DestQP: c.qp.Num(), PSN: l.conn.psns.own.Add(far)}
 	f.AETH = wire.AETH{Syndrome: wire.AckNoCredits}
 	r.launch(true, r.server.port, f.AppendTo(nil), false)
 	r.run(10 * time.Microsecond)
@@ -215,8 +215,8 @@ func TestNoACKEndsBeforeAnOldRead(t *testing.T) {
 		c.n.poll()
 	}
 	first := read.Add(-10)
-	if l.window.find(first) != nil || l.window.find(read) == nil {
-		t.Fatalf("the records are others than expected: %v, %v, %d of %d", l.window.find(first), l.window.find(read), r.m.Stats().Moved, wire.Diff(l.next, read))
+	if l.replies.window.find(first) != nil || l.replies.window.find(read) == nil {
+		t.Fatalf("the records are others than expected: %v, %v, %d of %d", l.replies.window.find(first), l.replies.window.find(read), r.m.Stats().Moved, wire.Diff(l.next, read))
 	}
 	r.tap = func(up bool, port int, data []byte) bool {
 		if f := parse(data); !up && port == 0 && f.BTH.Opcode == wire.RCAck && wire.Diff(f.BTH.PSN, read) < 0 {

@@ -132,10 +132,10 @@ func (k *link) lower(now clock.Time) {
 // slowFlow lowers the rate of a flow, at most once in cnpInterval.
 func (m *Machine) slowFlow(now clock.Time, id flowID) {
 	l := m.flows.byTag(requester.Tag{Flow: id.flow, Generation: id.generation})
-	if l == nil || l.cnpAt > now {
+	if l == nil || l.replies.cnpAt > now {
 		return
 	}
-	l.cnpAt = now + cnpInterval
+	l.replies.cnpAt = now + cnpInterval
 	m.slowed++
 	l.rate.of(l.s).Notified(now)
 }
@@ -146,36 +146,36 @@ func (g *placing) length() int { return g.f.Len() + fcs }
 // mayEnter reports whether the request may enter a shared connection now: it is the flow's turn, the connection sends
 // it at once, and the rate allows it. It is always true if the switch has no rate for requests to the server.
 func (g *placing) mayEnter(shard int) bool {
-	slow := g.s.slow
+	slow := g.l.s.slow
 	if !slow.BySwitch() {
 		return true
 	}
-	k := g.s.links[shard]
-	if g.arrived && len(g.m.blocked.list) > 0 {
-		g.m.kick = true // others wait: this request takes its turn behind them, in this step
-		return g.turn.waits(g.c.Now, nil)
+	k := g.l.s.links[shard]
+	if g.arrived && len(g.l.m.blocked.list) > 0 {
+		g.l.m.kick = true // others wait: this request takes its turn behind them, in this step
+		return g.l.turn.waits(g.c.Now, nil)
 	}
 	if !k.conn.SendsNow(g.f.BTH.Opcode, max(len(g.f.Payload), wordBytes(g.f.BTH.Opcode))) {
 		return false // an answer of the server makes room, and settle runs
 	}
-	r := &g.rate
+	r := &g.l.rate
 	if slow == rules.SlowConnection {
 		r = &k.rate
 	}
-	if g.turn.overdue(g.c.Now, g.m.longestWait()) {
+	if g.l.turn.overdue(g.c.Now, g.l.m.longestWait()) {
 		return true
 	}
-	if !r.ready(g.c.Now, g.s) {
-		return g.turn.waits(g.c.Now, r)
+	if !r.ready(g.c.Now, g.l.s) {
+		return g.l.turn.waits(g.c.Now, r)
 	}
-	if !g.turn.has {
-		g.turn.has = true
-		g.turn.credit += k.turnBytes()
+	if !g.l.turn.has {
+		g.l.turn.has = true
+		g.l.turn.credit += k.turnBytes()
 	}
-	if g.turn.credit < g.length() {
-		g.turn.has, g.turn.passed = false, true
-		g.m.kick = true
-		return g.turn.waits(g.c.Now, nil)
+	if g.l.turn.credit < g.length() {
+		g.l.turn.has, g.l.turn.passed = false, true
+		g.l.m.kick = true
+		return g.l.turn.waits(g.c.Now, nil)
 	}
 	return true
 }
@@ -190,19 +190,19 @@ func wordBytes(op wire.Opcode) int {
 
 // enters counts the request, which enters a shared connection now, at the rate of the switch.
 func (g *placing) enters(shard int) {
-	if !g.s.slow.BySwitch() {
+	if !g.l.s.slow.BySwitch() {
 		return
 	}
 	n := g.length()
-	g.turn.credit = max(0, g.turn.credit-n)
-	g.turn.since, g.turn.told, g.turn.rate = 0, false, nil
-	r := &g.rate
-	if g.s.slow == rules.SlowConnection {
-		r = &g.s.links[shard].rate
+	g.l.turn.credit = max(0, g.l.turn.credit-n)
+	g.l.turn.since, g.l.turn.told, g.l.turn.rate = 0, false, nil
+	r := &g.l.rate
+	if g.l.s.slow == rules.SlowConnection {
+		r = &g.l.s.links[shard].rate
 	}
-	f := r.of(g.s)
+	f := r.of(g.l.s)
 	f.Sent(g.c.Now, n)
-	if len(g.m.blocked.list) > 0 {
+	if len(g.l.m.blocked.list) > 0 {
 		r.at = max(g.c.Now, f.At()) // of those that wait, none may have been refused by this rate yet
 	}
 }

@@ -268,10 +268,10 @@ func TestRatesOfAClosedFlow(t *testing.T) {
 	p.run(20 * time.Microsecond)
 	l := p.sequencerOf(c)
 	// A READ before it has been answered, and the client asks for it once more.
-	rec := l.window.add(l.psns.client, wire.RCReadRequest)
-	l.window.finish(rec)
-	l.window.follow(rec, evRedoMoved)
-	l.redoAt = p.now.Add(l.m.cfg.RedoTime)
+	rec := l.replies.window.add(l.conn.psns.client, wire.RCReadRequest)
+	l.replies.window.finish(rec)
+	l.replies.window.follow(rec, evRedoMoved)
+	l.replies.redoAt = p.now.Add(l.m.cfg.RedoTime)
 	l.schedule()
 	p.do(func(ctx *pipeline.Ctx) { p.m.Closed(ctx, l.flow) })
 	if l.out == 0 {

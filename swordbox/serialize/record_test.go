@@ -14,8 +14,8 @@ import (
 // withRecord returns a sequencer whose window has one request in flight on the client's connection.
 func withRecord(op wire.Opcode, psn wire.PSN, span int) (*sequencer, *record) {
 	l := &sequencer{m: &Machine{}}
-	l.window.max = 8
-	r := l.window.add(psn, op)
+	l.replies.window.max = 8
+	r := l.replies.window.add(psn, op)
 	r.span, r.place = span, placeOwn
 	return l, r
 }
@@ -70,14 +70,14 @@ func TestResponsesToRecords(t *testing.T) {
 	}
 	// The last packet of a READ that is executed again ends that.
 	l, r = withRecord(wire.RCReadRequest, psn, 3)
-	l.window.finish(r)
-	l.window.follow(r, evRedo)
+	l.replies.window.finish(r)
+	l.replies.window.follow(r, evRedo)
 	for at, want := range map[int]bool{0: false, 1: false, 2: true} {
 		if l.note(p, psn.Add(at)) != want {
 			t.Errorf("packet %d of a READ that is executed again ends it: %v", at, !want)
 		}
 	}
-	l.window.follow(r, evRedone)
+	l.replies.window.follow(r, evRedone)
 	if l.note(p, psn.Add(2)) {
 		t.Error("the READ is not executed again any more")
 	}
@@ -90,7 +90,7 @@ func TestEndOfARepeatedRead(t *testing.T) {
 	c := r.connect(0)
 	c.one(c.write(64, 0, 8))
 	l := r.sequencerOf(c)
-	w := &l.window
+	w := &l.replies.window
 	last := w.at(w.tail - 1)
 	w.follow(last, evOwe)
 	r.do(func(ctx *pipeline.Ctx) {
@@ -181,7 +181,7 @@ func TestWhenASequencerCanStart(t *testing.T) {
 		l := &sequencer{phase: tc.phase}
 		l.flow = new(conntrack.Flow)
 		l.flow.ReqQPN, l.flow.HasPath = 5, true
-		l.psns.own = next
+		l.conn.psns.own = next
 		s := conntrack.Seen{Class: conntrack.New, Span: 1, Alone: tc.alone}
 		if got := l.canStart(s, tc.psn); got != tc.want {
 			t.Errorf("%s: %v", tc.what, got)
@@ -341,7 +341,7 @@ func TestWaitingRequestIsShown(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	k, l := r.m.servers[0].links[0], r.sequencerOf(a)
-	rec := l.window.oldest()
+	rec := l.replies.window.oldest()
 	word := rec.word
 	for what, c := range map[string]struct {
 		change func(tag *requester.Tag)
@@ -374,7 +374,7 @@ func TestRepeatedReadAsksForTheSame(t *testing.T) {
 	c := r.connect(0)
 	c.one(c.write(64, 0, 8))
 	l := r.sequencerOf(c)
-	rec := l.window.at(l.window.tail - 1)
+	rec := l.replies.window.at(l.replies.window.tail - 1)
 	rec.op, rec.va, rec.length, rec.place = wire.RCReadRequest, r.server.base, 64, 0
 	for what, change := range map[string]func(f *wire.Frame){
 		"address": func(f *wire.Frame) { f.RETH.VA += 8 }, "key": func(f *wire.Frame) { f.RETH.RKey++ }, "length": func(f *wire.Frame) { f.RETH.Length-- },
@@ -385,7 +385,7 @@ func TestRepeatedReadAsksForTheSame(t *testing.T) {
 		change(&p.Frame)
 		forged := r.m.Stats().Forged
 		r.do(func(ctx *pipeline.Ctx) {
-			d := duplicate{sequencer: l, c: ctx, p: p, r: rec}
+			d := duplicate{l: l, c: ctx, p: p, r: rec}
 			if v := d.redoMoved(); v.Reason != ReasonOther || r.m.Stats().Forged != forged+1 || rec.state != done {
 				t.Errorf("another %s: %v, %v", what, v.Reason, rec.state)
 			}

@@ -30,13 +30,13 @@ func answersTo(t *testing.T) (*rig, *sequencer, *[]wire.PSN) {
 func TestLateAnswerWaitsForTheReadBeforeIt(t *testing.T) {
 	for psn, want := range map[wire.PSN]int{99: 0, 101: 1} {
 		r, l, got := answersTo(t)
-		l.window = window{max: 8}
-		read := l.window.add(psn, wire.RCReadRequest)
-		l.window.finish(read)
-		l.window.follow(read, evRedo)
-		l.late, l.isLate = 100, true
-		r.do(func(c *pipeline.Ctx) { l.answerOwed(c) })
-		if len(*got) != want || want == 1 && (*got)[0] != 100 || l.isLate != (want == 0) {
+		l.replies.window = window{max: 8}
+		read := l.replies.window.add(psn, wire.RCReadRequest)
+		l.replies.window.finish(read)
+		l.replies.window.follow(read, evRedo)
+		l.replies.late, l.replies.isLate = 100, true
+		r.do(func(c *pipeline.Ctx) { l.replies.answerOwed(c) })
+		if len(*got) != want || want == 1 && (*got)[0] != 100 || l.replies.isLate != (want == 0) {
 			t.Errorf("READ %v: the client gets answers to %v", psn, *got)
 		}
 	}
@@ -53,10 +53,10 @@ func TestResponseToAForgottenRead(t *testing.T) {
 		"ended":     func(l *sequencer, r *record) *record { l.phase = closed; return r },
 	} {
 		r, l, got := answersTo(t)
-		l.window = window{max: 8}
-		read := l.window.add(100, wire.RCReadRequest)
-		l.window.finish(read)
-		l.window.follow(read, evRedoMoved)
+		l.replies.window = window{max: 8}
+		read := l.replies.window.add(100, wire.RCReadRequest)
+		l.replies.window.finish(read)
+		l.replies.window.follow(read, evRedoMoved)
 		rec := forget(l, read)
 		r.do(func(c *pipeline.Ctx) { l.redone(c, rec, answer) })
 		if want := map[bool]int{true: 1}[name == "neither"]; len(*got) != want {
@@ -74,9 +74,9 @@ func TestWhichResponsesAreSent(t *testing.T) {
 		want int
 	}{{wire.RCReadRequest, requester.Read, 1}, {wire.RCReadRequest, requester.Lost, 0}, {wire.RCFetchAdd, requester.Read, 0}} {
 		r, l, got := answersTo(t)
-		l.window = window{max: 8}
-		rec := l.window.add(100, c.op)
-		l.window.finish(rec)
+		l.replies.window = window{max: 8}
+		rec := l.replies.window.add(100, c.op)
+		l.replies.window.finish(rec)
 		f := new(wire.Frame)
 		f.BTH.Opcode = wire.RCReadResponseOnly
 		r.do(func(ctx *pipeline.Ctx) { l.redone(ctx, rec, requester.Answer{Kind: c.kind, Frame: f}) })
@@ -89,16 +89,16 @@ func TestWhichResponsesAreSent(t *testing.T) {
 // A READ that no answer waits for any more is done when its response arrives again.
 func TestLateResponseToARead(t *testing.T) {
 	r, l, got := answersTo(t)
-	l.window = window{max: 8}
-	rec := l.window.add(100, wire.RCReadRequest)
-	l.window.finish(rec)
-	l.window.follow(rec, evRedoMoved)
-	l.window.follow(rec, evWaitNoMore)
+	l.replies.window = window{max: 8}
+	rec := l.replies.window.add(100, wire.RCReadRequest)
+	l.replies.window.finish(rec)
+	l.replies.window.follow(rec, evRedoMoved)
+	l.replies.window.follow(rec, evWaitNoMore)
 	f := new(wire.Frame)
 	f.BTH.Opcode = wire.RCReadResponseOnly
 	r.do(func(ctx *pipeline.Ctx) { l.redone(ctx, rec, requester.Answer{Kind: requester.Read, Frame: f}) })
-	if len(*got) != 1 || rec.state != done || l.window.redos != 0 {
-		t.Errorf("responses %v, %v, %d READs awaited", *got, rec.state, l.window.redos)
+	if len(*got) != 1 || rec.state != done || l.replies.window.redos != 0 {
+		t.Errorf("responses %v, %v, %d READs awaited", *got, rec.state, l.replies.window.redos)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestEndOfLooseRequests(t *testing.T) {
 			t.Errorf("%v after a request was forwarded: all before %v have ended", after, got)
 		}
 	}
-	l.acked = l.psns.own
+	l.conn.acked = l.conn.psns.own
 	if now := r.now; l.cleanSince(now) != now {
 		t.Error("the request is acknowledged, and still in flight")
 	}

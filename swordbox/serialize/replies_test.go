@@ -36,13 +36,13 @@ func TestMSNsOfAnswers(t *testing.T) {
 func TestWhatTheFatalNakNames(t *testing.T) {
 	for psn, want := range map[wire.PSN]wire.PSN{40: 50, 50: 50, 51: 51, 54: 54, 55: 55, 56: 55, 60: 55} {
 		r, l, got := answersTo(t)
-		l.phase, l.deadPSN, l.deadEnd, l.fatal = refused, 50, 55, wire.NakRemoteOp
+		l.phase, l.replies.deadPSN, l.replies.deadEnd, l.replies.fatal = refused, 50, 55, wire.NakRemoteOp
 		r.do(func(ctx *pipeline.Ctx) {
-			if v := l.refuseAgain(ctx, psn); v.Reason != ReasonDead {
+			if v := l.replies.refuseAgain(ctx, psn); v.Reason != ReasonDead {
 				t.Errorf("%+v", v)
 			}
 		})
-		if !slices.Equal(*got, []wire.PSN{want}) || l.deadPSN != want || r.m.stats.RefusedAgain != 1 {
+		if !slices.Equal(*got, []wire.PSN{want}) || l.replies.deadPSN != want || r.m.stats.RefusedAgain != 1 {
 			t.Errorf("request %v: NAKs of %v, want %v", psn, *got, want)
 		}
 	}
@@ -77,22 +77,22 @@ func TestOwedAnswers(t *testing.T) {
 	const first = wire.PSN(100)
 	begin := func() (*rig, *sequencer, *[]wire.PSN) {
 		r, l, got := answersTo(t)
-		l.window = window{max: 16}
+		l.replies.window = window{max: 16}
 		for i, op := range []wire.Opcode{wire.RCReadRequest, wire.RCFetchAdd, wire.RCFetchAdd, wire.RCReadRequest, wire.RCFetchAdd, wire.RCFetchAdd} {
-			rec := l.window.add(first.Add(i), op)
+			rec := l.replies.window.add(first.Add(i), op)
 			rec.span = 1
-			l.window.finish(rec)
+			l.replies.window.finish(rec)
 			if op == wire.RCReadRequest {
-				l.window.follow(rec, evRedo)
+				l.replies.window.follow(rec, evRedo)
 			} else if i != 2 {
-				l.window.follow(rec, evOwe)
+				l.replies.window.follow(rec, evOwe)
 			}
 		}
 		return r, l, got
 	}
 	for psn, want := range map[int][]wire.PSN{0: nil, 1: {101}, 3: {101}, 4: {101, 104, 105}} {
 		r, l, got := begin()
-		r.do(func(ctx *pipeline.Ctx) { l.endRedos(ctx, first.Add(psn)) })
+		r.do(func(ctx *pipeline.Ctx) { l.replies.endRedos(ctx, first.Add(psn)) })
 		redos := 2
 		if psn > 0 {
 			redos--
@@ -100,26 +100,26 @@ func TestOwedAnswers(t *testing.T) {
 		if psn > 3 {
 			redos--
 		}
-		if !slices.Equal(*got, want) || l.window.redos != redos || l.window.owed != 3-len(want) {
-			t.Errorf("READs before %d are not awaited: answers %v, want %v; %d READs, %d owed", psn, *got, want, l.window.redos, l.window.owed)
+		if !slices.Equal(*got, want) || l.replies.window.redos != redos || l.replies.window.owed != 3-len(want) {
+			t.Errorf("READs before %d are not awaited: answers %v, want %v; %d READs, %d owed", psn, *got, want, l.replies.window.redos, l.replies.window.owed)
 		}
 	}
 	r, l, got := begin()
 	r.do(func(ctx *pipeline.Ctx) {
-		l.answerOwed(ctx)
-		if l.window.owed != 3 {
+		l.replies.answerOwed(ctx)
+		if l.replies.window.owed != 3 {
 			t.Error("an answer is sent before the READ")
 		}
 		l.endRedo(ctx, first)
 		l.endRedo(ctx, first) // once
 		l.endRedo(ctx, first.Add(3))
 	})
-	if !slices.Equal(*got, []wire.PSN{101, 104, 105}) || l.window.redos != 0 || l.window.owed != 0 || r.m.stats.AnsweredAgain != 0 {
-		t.Errorf("answers %v, %d READs, %d owed", *got, l.window.redos, l.window.owed)
+	if !slices.Equal(*got, []wire.PSN{101, 104, 105}) || l.replies.window.redos != 0 || l.replies.window.owed != 0 || r.m.stats.AnsweredAgain != 0 {
+		t.Errorf("answers %v, %d READs, %d owed", *got, l.replies.window.redos, l.replies.window.owed)
 	}
 	// The answer to a late WRITE is counted, and sent once.
-	l.late, l.isLate = 106, true
-	r.do(func(ctx *pipeline.Ctx) { l.answerOwed(ctx); l.answerOwed(ctx) })
+	l.replies.late, l.replies.isLate = 106, true
+	r.do(func(ctx *pipeline.Ctx) { l.replies.answerOwed(ctx); l.replies.answerOwed(ctx) })
 	if n := len(*got); n != 4 || (*got)[3] != 106 || r.m.stats.AnsweredAgain != 1 {
 		t.Errorf("answers %v, %d counted", *got, r.m.stats.AnsweredAgain)
 	}
@@ -129,27 +129,27 @@ func TestOwedAnswers(t *testing.T) {
 // READ before it.
 func TestSecondDuplicateOfAnOwedAnswer(t *testing.T) {
 	r, l, got := answersTo(t)
-	l.window = window{max: 8}
-	read := l.window.add(100, wire.RCReadRequest)
-	l.window.finish(read)
-	atomic := l.window.add(101, wire.RCFetchAdd)
-	l.window.finish(atomic)
+	l.replies.window = window{max: 8}
+	read := l.replies.window.add(100, wire.RCReadRequest)
+	l.replies.window.finish(read)
+	atomic := l.replies.window.add(101, wire.RCFetchAdd)
+	l.replies.window.finish(atomic)
 	for i, want := range []struct {
 		answers int
 		state   recordState
 		redos   int
 	}{{1, done, 0}, {1, owed, 1}, {2, done, 0}} {
 		if i == 1 {
-			l.window.follow(read, evRedo)
+			l.replies.window.follow(read, evRedo)
 		}
 		r.do(func(ctx *pipeline.Ctx) {
-			d := duplicate{sequencer: l, c: ctx, p: duplicateOf(wire.RCFetchAdd, 101), r: atomic}
+			d := duplicate{l: l, c: ctx, p: duplicateOf(wire.RCFetchAdd, 101), r: atomic}
 			if v := d.answerAgain(); v != pipeline.Consume() {
 				t.Errorf("%+v", v)
 			}
 		})
-		if len(*got) != want.answers || atomic.state != want.state || l.window.redos != want.redos || r.m.stats.AnsweredAgain != uint64(i+1) {
-			t.Errorf("duplicate %d: answers %v, %v, %d READs awaited", i, *got, atomic.state, l.window.redos)
+		if len(*got) != want.answers || atomic.state != want.state || l.replies.window.redos != want.redos || r.m.stats.AnsweredAgain != uint64(i+1) {
+			t.Errorf("duplicate %d: answers %v, %v, %d READs awaited", i, *got, atomic.state, l.replies.window.redos)
 		}
 	}
 }

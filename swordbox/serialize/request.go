@@ -56,8 +56,10 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, _ *rules.Rule, p *p
 }
 
 func (l *sequencer) request(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
-	if l.formers.list != nil && l.awaitsFormer() {
-		return l.tooEarly()
+	if l.formers.pending(l.s) {
+		l.m.stats.TooEarly++
+		l.phase.on(evDropped) // the retransmission will be new to the server; see looseRequest
+		return pipeline.Drop(ReasonBusy)
 	}
 	if l.phase.isLoose() && !l.canStart(s, p.BTH.PSN) {
 		return l.looseRequest(c, s, p)
@@ -65,12 +67,12 @@ func (l *sequencer) request(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parse
 	if l.phase.isLoose() {
 		l.start(c.Now, p.BTH.PSN, s.Alone)
 	}
-	l.heard.at = c.Now
+	l.waits.heard.at = c.Now
 	switch ahead := wire.Diff(p.BTH.PSN, l.next); {
 	case ahead == 0:
 		return l.newRequest(c, s, p)
 	case ahead < 0:
-		d := duplicate{sequencer: l, c: c, p: p}
+		d := duplicate{l: l, c: c, p: p}
 		return d.handle()
 	default:
 		return l.gap(c, p)
@@ -85,7 +87,7 @@ func (l *sequencer) canStart(s conntrack.Seen, psn wire.PSN) bool {
 	if s.Class != conntrack.New || s.Span == 0 || l.flow.ReqQPN == 0 || !l.flow.HasPath {
 		return false
 	}
-	return s.Alone || l.phase.isWhole() && (!l.phase.hasForwarded() || wire.Diff(psn, l.psns.own) >= 0)
+	return s.Alone || l.phase.isWhole() && (!l.phase.hasForwarded() || wire.Diff(psn, l.conn.psns.own) >= 0)
 }
 
 // looseRequest forwards a request while the expected PSN is not known.
@@ -97,17 +99,17 @@ func (l *sequencer) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.
 		l.phase.on(evDropped)
 		return pipeline.Drop(ReasonBusy)
 	}
-	if !l.phase.hasForwarded() || wire.Diff(end, l.psns.own) > 0 {
+	if !l.phase.hasForwarded() || wire.Diff(end, l.conn.psns.own) > 0 {
 		if !l.phase.hasForwarded() {
-			l.acked = p.BTH.PSN
+			l.conn.acked = p.BTH.PSN
 		}
-		if l.phase.hasForwarded() && wire.Diff(p.BTH.PSN, l.psns.own) >= 0 || l.phase == untouched {
-			l.sends(p.BTH.PSN)
+		if l.phase.hasForwarded() && wire.Diff(p.BTH.PSN, l.conn.psns.own) >= 0 || l.phase == untouched {
+			l.conn.sends(p.BTH.PSN)
 		}
-		l.psns.own = end
+		l.conn.psns.own = end
 		l.phase.on(evForwarded)
 	}
-	l.lastLoose = c.Now
+	l.conn.lastLoose = c.Now
 	if s.Class == conntrack.New {
 		l.flow.Advance(s.Span)
 	}
@@ -119,12 +121,12 @@ func (l *sequencer) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.
 // switch cannot forward the request now. A retransmission makes the words wait once more, because
 // the switch cannot tell that it is one.
 func (l *sequencer) looseWrite(now clock.Time, f *wire.Frame) bool {
-	x := l.extentOf(f, f.BTH.PSN)
+	x := l.conn.extentOf(f, f.BTH.PSN)
 	isAtomic := f.BTH.Opcode.Is(wire.OpAtomic)
 	switch {
 	case x.n == 0:
 		return true
-	case !isAtomic && l.isUnproven() && !l.m.admits(now, l.s, x.va, x.n):
+	case !isAtomic && l.replies.isUnproven() && !l.m.admits(now, l.s, x.va, x.n):
 		return false
 	case isAtomic:
 		l.m.words.Get(now, atomiccache.Key{Server: l.s.index, VA: x.va})
@@ -134,12 +136,12 @@ func (l *sequencer) looseWrite(now clock.Time, f *wire.Frame) bool {
 	switch {
 	case len(l.m.step.cover) == 0 && !isAtomic:
 		if x.isLong() {
-			l.keep(now, &x)
+			l.conn.keep(now, &x)
 		}
 	case f.BTH.Opcode.Is(wire.OpMiddle | wire.OpLast):
-		ok = l.announcePart(now, &x)
+		ok = l.conn.announcePart(now, &x)
 	default:
-		ok = l.announce(now, &x)
+		ok = l.conn.announce(now, &x)
 	}
 	if !ok {
 		l.m.stats.LooseDropped++
@@ -152,10 +154,10 @@ func (l *sequencer) looseWrite(now clock.Time, f *wire.Frame) bool {
 func (l *sequencer) gap(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	l.m.stats.Gaps++
 	if l.phase == refused {
-		return l.refuseAgain(c, p.BTH.PSN)
+		return l.replies.refuseAgain(c, p.BTH.PSN)
 	}
 	switch {
-	case l.msg == openRead:
+	case l.conn.msg == openRead:
 		l.tellLater()
 	case l.naks == inOrder:
 		l.naks.on(evNak)
@@ -169,17 +171,17 @@ func (l *sequencer) newRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Pa
 	l.naks.on(evInOrder)
 	switch {
 	case l.phase == refused:
-		return l.refuseAgain(c, p.BTH.PSN)
-	case l.msg == openRead && p.BTH.PSN == l.psns.client:
+		return l.replies.refuseAgain(c, p.BTH.PSN)
+	case l.conn.msg == openRead && p.BTH.PSN == l.conn.psns.client:
 		raw := p.BTH.PSN
-		p.BTH.PSN = l.psns.own // a retransmission of the READ whose number of PSNs is not known
+		p.BTH.PSN = l.conn.psns.own // a retransmission of the READ whose number of PSNs is not known
 		return pipeline.Rewrite().With(noteOwn(c, p, raw, p.BTH.AckReq))
-	case l.held.n > 0:
+	case l.waits.held.n > 0:
 		return l.hold(c, p, s.Span)
 	}
 	l.m.step.note = ""
 	raw, rawAckReq := p.BTH.PSN, p.BTH.AckReq
-	g := placing{sequencer: l, c: c, f: &p.Frame, span: s.Span, arrived: true}
+	g := placing{l: l, c: c, f: &p.Frame, span: s.Span, arrived: true}
 	switch g.dispatch() {
 	case sentOwn:
 		l.advance(s.Span)
@@ -212,14 +214,14 @@ func (l *sequencer) newRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Pa
 func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline.Verdict {
 	m := l.m
 	if p.BTH.Opcode.Is(wire.OpWrite | wire.OpAtomic) {
-		if l.hurry(&m.held) {
+		if l.waits.hurry(&m.held) {
 			m.kick = true
 		}
 	}
 	i := int32(-1)
 	// A READ whose number of PSNs (span) is not known cannot be held, because the switch would not
 	// know the PSN of the next request.
-	if l.held.n < m.cfg.HeldPerFlow && span > 0 {
+	if l.waits.held.n < m.cfg.HeldPerFlow && span > 0 {
 		i = m.keep(c, l.flow, p.Bytes(), span)
 	}
 	if i < 0 {
@@ -231,10 +233,10 @@ func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline
 	}
 	m.stats.Held++
 	l.advance(span)
-	l.held.push(&m.held, i)
+	l.waits.held.push(&m.held, i)
 	l.m.blocked.add(l)
-	if l.held.n == 1 {
-		l.heard.transmitted(c.Now, p.BTH.PSN)
+	if l.waits.held.n == 1 {
+		l.waits.heard.transmitted(c.Now, p.BTH.PSN)
 		l.schedule()
 	}
 	note := ""
@@ -259,10 +261,10 @@ func (l *sequencer) release(c *pipeline.Ctx) {
 		l.m.kick = true
 		return
 	}
-	if l.held.n > 0 {
+	if l.waits.held.n > 0 {
 		l.releaseHeld(c)
 	}
-	if l.naks == nakOwed && l.held.n == 0 && (l.idle() || l.msg == inMessage) {
+	if l.naks == nakOwed && l.waits.held.n == 0 && (l.idle() || l.conn.msg == inMessage) {
 		if !l.m.held.room(l.flow.Port) {
 			l.m.held.wanted = true
 			return
@@ -276,20 +278,20 @@ func (l *sequencer) release(c *pipeline.Ctx) {
 
 func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 	m := l.m
-	if dropStale(l, c.Now) {
+	if l.dropStale(c.Now) {
 		return
 	}
-	if l.awaits.word != nil && l.awaits.stillFails(c.Now) {
+	if l.waits.awaits.word != nil && l.waits.awaits.stillFails(c.Now) {
 		return // tick ends this wait when its time is over
 	}
-	for l.held.n > 0 {
-		l.awaits = waiting{}
-		h := &m.held.slots[l.held.first]
+	for l.waits.held.n > 0 {
+		l.waits.awaits = waiting{}
+		h := &m.held.slots[l.waits.held.first]
 		if wire.ParseFrame(h.data, &m.step.frame) != nil {
 			panic("serialize: a held packet cannot be parsed, but it was")
 		}
 		raw := m.step.frame.BTH.PSN
-		g := placing{sequencer: l, c: c, f: &m.step.frame, span: h.span}
+		g := placing{l: l, c: c, f: &m.step.frame, span: h.span}
 		switch g.dispatch() {
 		case sentOwn:
 			note := ""
@@ -304,7 +306,7 @@ func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 			return
 		}
 		m.stats.Released++
-		m.popHeld(&l.held)
+		m.popHeld(&l.waits.held)
 		if !mayRelease(c) {
 			m.kick = true
 			break
@@ -319,6 +321,6 @@ func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 // flight, too, and the switch takes those for duplicates.
 func (l *sequencer) sendSequenceNak(c *pipeline.Ctx) {
 	l.m.stats.SequenceNaks++
-	l.back().NAK(&l.m.step.tx, l.incomplete(), l.msn, wire.NakPSNSequence)
+	l.replies.back().NAK(&l.m.step.tx, l.incomplete(), l.replies.msn, wire.NakPSNSequence)
 	c.Emit(&l.m.step.tx, "a request is missing, or there was no room to hold it")
 }

@@ -35,18 +35,18 @@ func TestLooseRequestsAreFollowed(t *testing.T) {
 		"some not seen, next": {partialPassing, own, 1, conntrack.New, 101, acked, partialPassing, true},
 	} {
 		r, l, _ := answersTo(t)
-		l.phase, l.psns.own, l.acked, l.proof = c.phase, own, acked, proof{}
+		l.phase, l.conn.psns.own, l.conn.acked, l.conn.proof = c.phase, own, acked, proof{}
 		expected := l.flow.Expected
 		r.do(func(ctx *pipeline.Ctx) {
 			if v := l.looseRequest(ctx, conntrack.Seen{Class: c.class, Span: c.span}, duplicateOf(wire.RCReadRequest, c.psn)); v != pipeline.Forward() {
 				t.Errorf("%s: %+v", name, v)
 			}
-			if l.lastLoose != ctx.Now {
-				t.Errorf("%s: forwarded at %v, want %v", name, l.lastLoose, ctx.Now)
+			if l.conn.lastLoose != ctx.Now {
+				t.Errorf("%s: forwarded at %v, want %v", name, l.conn.lastLoose, ctx.Now)
 			}
 		})
-		if l.psns.own != c.own || l.acked != c.acked || l.phase != c.after || (l.proof.asked == l.s.incarnation) != c.asks || c.asks && l.proof.mark != c.psn {
-			t.Errorf("%s: next %v, executed before %v, %v, %+v", name, l.psns.own, l.acked, l.phase, l.proof)
+		if l.conn.psns.own != c.own || l.conn.acked != c.acked || l.phase != c.after || (l.conn.proof.asked == l.s.incarnation) != c.asks || c.asks && l.conn.proof.mark != c.psn {
+			t.Errorf("%s: next %v, executed before %v, %v, %+v", name, l.conn.psns.own, l.conn.acked, l.phase, l.conn.proof)
 		}
 		if c.span > 0 && (l.flow.Expected == expected.Add(c.span)) != (c.class == conntrack.New) {
 			t.Errorf("%s: %v is expected, before it was %v", name, l.flow.Expected, expected)
@@ -64,7 +64,7 @@ func TestLooseWritesAndTheirWords(t *testing.T) {
 	}
 	busy := func(l *sequencer, w *atomiccache.Word) { w.State = atomiccache.Busy; w.Foreign(l.m.scans.at) }
 	poor := func(l *sequencer, _ *atomiccache.Word) {
-		l.m.scans, l.hasMSN, l.flow.HasAcked = scans{at: l.m.scans.at}, false, false
+		l.m.scans, l.replies.hasMSN, l.flow.HasAcked = scans{at: l.m.scans.at}, false, false
 	}
 	none := func(*sequencer, *atomiccache.Word) {}
 	for name, c := range map[string]struct {
@@ -92,17 +92,19 @@ func TestLooseWritesAndTheirWords(t *testing.T) {
 			w := r.m.words.Get(ctx.Now, atomiccache.Key{VA: 64})
 			l.phase, l.s.watch, r.m.scans.at = partial, true, ctx.Now
 			l.flow = &conntrack.Flow{} // not synced
-			l.hasMSN = true
+			l.replies.flow = l.flow
+			l.replies.hasMSN = true
 			c.change(l, w)
 			before := r.m.stats
-			if got := l.looseWrite(ctx.Now, c.f); got != c.want || l.ops.tail != c.ops || r.m.words.Counters().Words != c.words {
-				t.Errorf("%s: %v, %d operations, %d words", name, got, l.ops.tail, r.m.words.Counters().Words)
+			if got := l.looseWrite(ctx.Now, c.f); got != c.want || l.conn.ops.tail != c.ops || r.m.words.Counters().Words != c.words {
+				t.Errorf("%s: %v, %d operations, %d words", name, got, l.conn.ops.tail, r.m.words.Counters().Words)
 			}
 			if s := r.m.stats; (s.LooseDropped-before.LooseDropped)+(s.Unadmitted-before.Unadmitted) != map[bool]uint64{false: 1}[c.want] {
 				t.Errorf("%s: %+v", name, s)
 			}
 			w.State = atomiccache.Pass
 			l.flow = r.m.flows.list[0].flow
+			l.replies.flow = l.flow
 		})
 	}
 }
@@ -116,15 +118,15 @@ func TestLoosePartsJoin(t *testing.T) {
 		for i, op := range []wire.Opcode{wire.RCWriteMiddle, wire.RCWriteMiddle, wire.RCWriteLast} {
 			f := new(wire.Frame)
 			f.BTH = wire.BTH{Opcode: op, PSN: wire.PSN(100 + i)}
-			if !l.looseWrite(ctx.Now, f) || l.ops.tail != 1 {
-				t.Errorf("packet %d: %d operations", i, l.ops.tail)
+			if !l.looseWrite(ctx.Now, f) || l.conn.ops.tail != 1 {
+				t.Errorf("packet %d: %d operations", i, l.conn.ops.tail)
 			}
 		}
 		f := new(wire.Frame)
 		f.BTH = wire.BTH{Opcode: wire.RCWriteOnly, PSN: 103}
 		f.RETH = wire.RETH{VA: 64, Length: 8}
-		if !l.looseWrite(ctx.Now, f) || l.ops.tail != 2 {
-			t.Errorf("another message: %d operations", l.ops.tail)
+		if !l.looseWrite(ctx.Now, f) || l.conn.ops.tail != 2 {
+			t.Errorf("another message: %d operations", l.conn.ops.tail)
 		}
 	})
 }
@@ -139,7 +141,7 @@ func TestLooseRequestIsDropped(t *testing.T) {
 				w.State = atomiccache.Busy
 				w.Foreign(ctx.Now)
 				l.phase, l.s.watch = passing, watch
-				p := duplicateOf(op, l.psns.own)
+				p := duplicateOf(op, l.conn.psns.own)
 				p.RETH = wire.RETH{VA: 64, Length: 8}
 				v := l.looseRequest(ctx, conntrack.Seen{Span: 1}, p)
 				want := dropped && watch
@@ -164,8 +166,8 @@ func TestRequestsBehindAGap(t *testing.T) {
 		"first":        {func(*sequencer) {}, nakSent, 1, false},
 		"again":        {func(l *sequencer) { l.naks = nakSent }, nakSent, 0, false},
 		"owed":         {func(l *sequencer) { l.naks = nakOwed }, nakOwed, 0, false},
-		"unknown span": {func(l *sequencer) { l.msg = openRead }, nakOwed, 0, true},
-		"refused":      {func(l *sequencer) { l.phase, l.deadPSN = refused, l.next; l.deadEnd = l.next }, inOrder, 1, false},
+		"unknown span": {func(l *sequencer) { l.conn.msg = openRead }, nakOwed, 0, true},
+		"refused":      {func(l *sequencer) { l.phase, l.replies.deadPSN = refused, l.next; l.replies.deadEnd = l.next }, inOrder, 1, false},
 	} {
 		r, l, got := answersTo(t)
 		c.change(l)
@@ -175,10 +177,10 @@ func TestRequestsBehindAGap(t *testing.T) {
 			if (v.Reason == ReasonGap) != (l.phase != refused) {
 				t.Errorf("%s: %+v", name, v)
 			}
-			if l.naks != c.naks || l.blocked != c.blocked {
-				t.Errorf("%s: %v, waits %v", name, l.naks, l.blocked)
+			if l.naks != c.naks || l.waits.blocked != c.blocked {
+				t.Errorf("%s: %v, waits %v", name, l.naks, l.waits.blocked)
 			}
-			l.msg, l.naks, l.phase = between, inOrder, synced
+			l.conn.msg, l.naks, l.phase = between, inOrder, synced
 		})
 		s := r.m.stats
 		if len(*got) != c.answers || s.Gaps-before.Gaps != 1 || s.SequenceNaks-before.SequenceNaks != map[bool]uint64{true: 1}[name == "first"] {
@@ -223,10 +225,10 @@ func TestWhichRequestsAreHeld(t *testing.T) {
 		r.m.cfg.HeldPerFlow = 3
 		r.do(func(ctx *pipeline.Ctx) {
 			holding(ctx, l, c.held)
-			l.heard.sentAt, l.heard.first = 0, 0
-			l.blocked, r.m.blocked.list = false, nil
+			l.waits.heard.sentAt, l.waits.heard.first = 0, 0
+			l.waits.blocked, r.m.blocked.list = false, nil
 			w := r.m.words.Get(ctx.Now, atomiccache.Key{VA: 64})
-			l.awaits = waiting{word: w, time: time.Hour}
+			l.waits.awaits = waiting{word: w, time: time.Hour}
 			r.m.kick = false
 			next, before := l.next, r.m.stats
 			v := l.hold(ctx, heldRequest(l, c.op), c.span)
@@ -234,17 +236,17 @@ func TestWhichRequestsAreHeld(t *testing.T) {
 			if !c.kept {
 				want, n = pipeline.Drop(ReasonHeldFull), c.held
 			}
-			if v != want || l.held.n != n || l.next != next.Add(map[bool]int{true: c.span}[c.kept]) || !l.blocked || (l.naks == nakOwed) == c.kept {
-				t.Errorf("%s: %+v, %d held, next %v behind %v, %v", name, v, l.held.n, l.next, next, l.naks)
+			if v != want || l.waits.held.n != n || l.next != next.Add(map[bool]int{true: c.span}[c.kept]) || !l.waits.blocked || (l.naks == nakOwed) == c.kept {
+				t.Errorf("%s: %+v, %d held, next %v behind %v, %v", name, v, l.waits.held.n, l.next, next, l.naks)
 			}
 			if s := r.m.stats; (s.Held-before.Held == 1) != c.kept || (s.HeldFull-before.HeldFull == 1) == c.kept {
 				t.Errorf("%s: %+v", name, s)
 			}
-			if (l.awaits.word == nil) != c.hurried || r.m.kick != c.hurried {
-				t.Errorf("%s: the CAS waits %v, held requests are looked at %v", name, l.awaits.word != nil, r.m.kick)
+			if (l.waits.awaits.word == nil) != c.hurried || r.m.kick != c.hurried {
+				t.Errorf("%s: the CAS waits %v, held requests are looked at %v", name, l.waits.awaits.word != nil, r.m.kick)
 			}
-			if first := c.held == 0 && c.kept; (l.heard.first == next && l.heard.sentAt == ctx.Now) != first || (r.m.due.Len() == 1) != first {
-				t.Errorf("%s: %+v, %d deadlines", name, l.heard, r.m.due.Len())
+			if first := c.held == 0 && c.kept; (l.waits.heard.first == next && l.waits.heard.sentAt == ctx.Now) != first || (r.m.due.Len() == 1) != first {
+				t.Errorf("%s: %+v, %d deadlines", name, l.waits.heard, r.m.due.Len())
 			}
 			l.giveUpHeld()
 			l.naks = inOrder
@@ -261,8 +263,8 @@ func TestOwedNakIsSent(t *testing.T) {
 	}{
 		"idle":         {func(*pipeline.Ctx, *sequencer) {}, true, false},
 		"not owed":     {func(_ *pipeline.Ctx, l *sequencer) { l.naks = inOrder }, false, false},
-		"in flight":    {func(_ *pipeline.Ctx, l *sequencer) { l.acked = l.acked.Add(-1) }, false, false},
-		"in a message": {func(_ *pipeline.Ctx, l *sequencer) { l.acked = l.acked.Add(-1); l.msg = inMessage }, true, false},
+		"in flight":    {func(_ *pipeline.Ctx, l *sequencer) { l.conn.acked = l.conn.acked.Add(-1) }, false, false},
+		"in a message": {func(_ *pipeline.Ctx, l *sequencer) { l.conn.acked = l.conn.acked.Add(-1); l.conn.msg = inMessage }, true, false},
 		"refused":      {func(_ *pipeline.Ctx, l *sequencer) { l.phase = refused }, false, false},
 		"no room":      {func(_ *pipeline.Ctx, l *sequencer) { l.m.held.fill(l.flow.Port) }, false, true},
 	} {
@@ -275,7 +277,7 @@ func TestOwedNakIsSent(t *testing.T) {
 			if sent := r.m.stats.SequenceNaks == before+1; sent != c.sent || r.m.held.wanted != c.wanted || c.sent && l.naks != nakSent || c.wanted && l.naks != nakOwed {
 				t.Errorf("%s: sent %v, waits for room %v, %v", name, sent, r.m.held.wanted, l.naks)
 			}
-			l.naks, l.phase, l.msg, l.acked = inOrder, synced, between, l.psns.own
+			l.naks, l.phase, l.conn.msg, l.conn.acked = inOrder, synced, between, l.conn.psns.own
 		})
 	}
 }

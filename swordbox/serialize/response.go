@@ -27,26 +27,26 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 		end = p.BTH.PSN // a NAK acknowledges the requests before its PSN
 	}
 	if l.phase.isLoose() {
-		if l.phase.hasForwarded() && p.BTH.Opcode.Is(wire.OpRead) && wire.Diff(end, l.psns.own) > 0 {
-			l.psns.own = end // the response shows that the READ takes PSNs up to here
+		if l.phase.hasForwarded() && p.BTH.Opcode.Is(wire.OpRead) && wire.Diff(end, l.conn.psns.own) > 0 {
+			l.conn.psns.own = end // the response shows that the READ takes PSNs up to here
 		}
-		if l.phase.hasForwarded() && wire.Diff(end, l.psns.own) <= 0 {
+		if l.phase.hasForwarded() && wire.Diff(end, l.conn.psns.own) <= 0 {
 			l.ackOwn(c.Now, end)
 		}
 		if p.BTH.Opcode.Has(wire.HasAETH) {
-			l.msn, l.hasMSN = p.AETH.MSN, true
+			l.replies.msn, l.replies.hasMSN = p.AETH.MSN, true
 		}
 		return pipeline.Forward()
 	}
 	raw, rawMSN := p.BTH.PSN, p.AETH.MSN
-	client, shift, ok := l.clientPSN(raw)
-	ok = ok && !l.isFar(raw, l.psns.own)
-	if !ok && l.msg == openRead && raw == l.psns.own {
-		client, shift, ok = l.psns.client, l.psns.shift(), true
+	client, shift, ok := l.conn.clientPSN(raw)
+	ok = ok && !l.conn.isFar(raw, l.conn.psns.own)
+	if !ok && l.conn.msg == openRead && raw == l.conn.psns.own {
+		client, shift, ok = l.conn.psns.client, l.conn.psns.shift(), true
 		l.resolve(p)
 	}
 	if !ok && p.BTH.Opcode.Is(wire.OpRead|wire.OpAtomic) {
-		if r := l.window.onClient(raw); r != nil {
+		if r := l.replies.window.onClient(raw); r != nil {
 			client, shift, ok = r.psn.Add(int(wire.Diff(raw, r.own))), uint32(r.psn-r.own)&mask24, true
 		}
 	}
@@ -54,26 +54,26 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 		l.m.stats.Ghosts++
 		return pipeline.Drop(ReasonGhost)
 	}
-	refused := nak && !s.IsRNR() && s != wire.NakPSNSequence && wire.Diff(raw, l.acked) >= 0
+	refused := nak && !s.IsRNR() && s != wire.NakPSNSequence && wire.Diff(raw, l.conn.acked) >= 0
 	l.ackOwn(c.Now, end)
 	redone := l.note(p, client)
 	l.answered()
 	if p.BTH.Opcode.Has(wire.HasAETH) {
-		p.AETH.MSN = l.raiseMSN(p.AETH.MSN + shift)
+		p.AETH.MSN = l.replies.raiseMSN(p.AETH.MSN + shift)
 	}
 	if refused {
 		l.die(c.Now, client, s)
 	}
 	p.BTH.PSN = client
 	if redone {
-		l.emitOwn(c, p, raw)
+		l.replies.emitOwn(c, p, raw)
 		l.endRedo(c, client)
 		return pipeline.Consume()
 	}
 	switch {
-	case l.blocked:
+	case l.waits.blocked:
 		// The response must leave before the answers to held requests that this step may release.
-		l.emitOwn(c, p, raw)
+		l.replies.emitOwn(c, p, raw)
 		return pipeline.Consume()
 	case raw == client && rawMSN == p.AETH.MSN:
 		return pipeline.Forward()
@@ -86,7 +86,7 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 // resolve finds out how many PSNs a READ of unknown span takes: p is the first packet of its
 // response, or the NAK that refuses it.
 func (l *sequencer) resolve(p *pipeline.Parsed) {
-	r := l.window.oldest()
+	r := l.replies.window.oldest()
 	n := 0
 	switch op := p.BTH.Opcode; {
 	case op == wire.RCReadResponseFirst && len(p.Payload) > 0:
@@ -96,11 +96,11 @@ func (l *sequencer) resolve(p *pipeline.Parsed) {
 	default:
 		return
 	}
-	l.msg.on(evSpan)
+	l.conn.msg.on(evSpan)
 	r.span = n
 	l.assign(n, false)
 	l.advance(n)
-	l.m.kick = l.m.kick || l.blocked
+	l.m.kick = l.m.kick || l.waits.blocked
 }
 
 // note updates the record of the request that a response answers. redone is true if the packet is
@@ -110,7 +110,7 @@ func (l *sequencer) note(p *pipeline.Parsed, client wire.PSN) (redone bool) {
 	if !op.Is(wire.OpRead | wire.OpAtomic) {
 		return false
 	}
-	r := l.window.find(client)
+	r := l.replies.window.find(client)
 	switch {
 	case r == nil || r.place != placeOwn:
 		return false
@@ -129,7 +129,7 @@ func (l *sequencer) note(p *pipeline.Parsed, client wire.PSN) (redone bool) {
 	default:
 		return false
 	}
-	l.window.finish(r)
-	l.m.kick = l.m.kick || l.blocked
+	l.replies.window.finish(r)
+	l.m.kick = l.m.kick || l.waits.blocked
 	return false
 }

@@ -32,16 +32,16 @@ func TestSpanOfARead(t *testing.T) {
 	} {
 		for _, blocked := range []bool{false, true} {
 			_, l, _ := answersTo(t)
-			l.window = window{max: 8}
-			rec := l.window.add(l.next, wire.RCReadRequest)
+			l.replies.window = window{max: 8}
+			rec := l.replies.window.add(l.next, wire.RCReadRequest)
 			rec.length = c.length
-			l.msg, l.blocked, l.m.kick = openRead, blocked, false
-			next, own := l.next, l.psns.own
+			l.conn.msg, l.waits.blocked, l.m.kick = openRead, blocked, false
+			next, own := l.next, l.conn.psns.own
 			p := new(pipeline.Parsed)
 			p.BTH.Opcode, p.AETH.Syndrome, p.Payload = c.op, c.syndrome, make([]byte, c.payload)
 			l.resolve(p)
-			if rec.span != c.want || l.next != next.Add(c.want) || l.psns.own != own.Add(c.want) || l.psns.client != next.Add(c.want) || (l.msg == between) != (c.want > 0) {
-				t.Errorf("%s: %d PSNs, next %v and %v behind %v and %v, %v", name, rec.span, l.next, l.psns.own, next, own, l.msg)
+			if rec.span != c.want || l.next != next.Add(c.want) || l.conn.psns.own != own.Add(c.want) || l.conn.psns.client != next.Add(c.want) || (l.conn.msg == between) != (c.want > 0) {
+				t.Errorf("%s: %d PSNs, next %v and %v behind %v and %v, %v", name, rec.span, l.next, l.conn.psns.own, next, own, l.conn.msg)
 			}
 			if l.m.kick != (blocked && c.want > 0) {
 				t.Errorf("%s, held requests %v: they are looked at: %v", name, blocked, l.m.kick)
@@ -50,7 +50,7 @@ func TestSpanOfARead(t *testing.T) {
 			if l.resolve(p); !l.m.kick {
 				t.Errorf("%s: held requests are not looked at", name)
 			}
-			l.blocked = false
+			l.waits.blocked = false
 		}
 	}
 }
@@ -76,8 +76,11 @@ var ownResponses = map[string]struct {
 	"refused, the oldest":     {wire.RCAck, wire.NakRemoteAccess, 2, nil, pipeline.ActRewrite, 0, true},
 	"refused, answered":       {wire.RCAck, wire.NakRemoteAccess, 3, nil, pipeline.ActForward, 0, false},
 	"while requests are held": {wire.RCAck, wire.AckNoCredits, 2, func(l *sequencer) { l.m.blocked.add(l) }, pipeline.ActConsume, 1, false},
-	"same numbers":            {wire.RCAck, wire.AckNoCredits, 2, func(l *sequencer) { l.psns.start(l.psns.own, 8); l.next, l.hasMSN = l.psns.own, false }, pipeline.ActForward, 1, false},
-	"same PSN":                {wire.RCAck, wire.AckNoCredits, 2, func(l *sequencer) { l.psns.start(l.psns.own, 8); l.next, l.msn = l.psns.own, 99 }, pipeline.ActRewrite, 1, false},
+	"same numbers": {wire.RCAck, wire.AckNoCredits, 2, func(l *sequencer) {
+		l.conn.psns.start(l.conn.psns.own, 8)
+		l.next, l.replies.hasMSN = l.conn.psns.own, false
+	}, pipeline.ActForward, 1, false},
+	"same PSN": {wire.RCAck, wire.AckNoCredits, 2, func(l *sequencer) { l.conn.psns.start(l.conn.psns.own, 8); l.next, l.replies.msn = l.conn.psns.own, 99 }, pipeline.ActRewrite, 1, false},
 }
 
 // A response on the client's connection gets the PSN and the MSN that the client expects; one that
@@ -89,8 +92,8 @@ func TestResponsesOnTheClientsConnection(t *testing.T) {
 		if c.change != nil {
 			c.change(l)
 		}
-		shift := int(l.psns.shift())
-		if shift == 0 != (l.next == l.psns.own) {
+		shift := int(l.conn.psns.shift())
+		if shift == 0 != (l.next == l.conn.psns.own) {
 			t.Fatalf("%s: shift %d", name, shift)
 		}
 		if c.back > 2 {
@@ -98,7 +101,7 @@ func TestResponsesOnTheClientsConnection(t *testing.T) {
 		}
 		l.assign(2, false)
 		l.advance(2)
-		acked, own, msn, hadMSN := l.acked, l.psns.own, l.msn, l.hasMSN
+		acked, own, msn, hadMSN := l.conn.acked, l.conn.psns.own, l.replies.msn, l.replies.hasMSN
 		p := heldRequest(l, c.op)
 		p.Eth, p.IPv4.Src, p.IPv4.Dst = wire.Ethernet{Src: macOf(serverIP), Dst: macOf(1)}, p.IPv4.Dst, p.IPv4.Src
 		p.BTH.PSN, p.AETH = own.Add(-c.back), wire.AETH{Syndrome: c.syndrome, MSN: 50}
@@ -113,21 +116,21 @@ func TestResponsesOnTheClientsConnection(t *testing.T) {
 			if v.Action != c.want || (v.Reason == ReasonGhost) != (c.want == pipeline.ActDrop) {
 				t.Errorf("%s: %+v", name, v)
 			}
-			if r.m.kick != (l.blocked && c.acked > 0) {
+			if r.m.kick != (l.waits.blocked && c.acked > 0) {
 				t.Errorf("%s: held requests are looked at: %v", name, r.m.kick)
 			}
 		})
 		s := r.m.stats
-		if l.acked != acked.Add(c.acked) || (l.phase == refused) != c.dead || (s.Ghosts-before.Ghosts == 1) != (c.want == pipeline.ActDrop) {
-			t.Errorf("%s: %d acknowledged, %v, %d ghosts", name, wire.Diff(l.acked, acked), l.phase, s.Ghosts-before.Ghosts)
+		if l.conn.acked != acked.Add(c.acked) || (l.phase == refused) != c.dead || (s.Ghosts-before.Ghosts == 1) != (c.want == pipeline.ActDrop) {
+			t.Errorf("%s: %d acknowledged, %v, %d ghosts", name, wire.Diff(l.conn.acked, acked), l.phase, s.Ghosts-before.Ghosts)
 		}
 		if c.want == pipeline.ActDrop {
 			continue
 		}
-		if want := own.Add(shift - c.back); p.BTH.PSN != want || c.dead && (l.deadPSN != want || l.fatal != c.syndrome) {
-			t.Errorf("%s: PSN %v, want %v; refused %v", name, p.BTH.PSN, want, l.deadPSN)
+		if want := own.Add(shift - c.back); p.BTH.PSN != want || c.dead && (l.replies.deadPSN != want || l.replies.fatal != c.syndrome) {
+			t.Errorf("%s: PSN %v, want %v; refused %v", name, p.BTH.PSN, want, l.replies.deadPSN)
 		}
-		if want := max(msn, uint32(50+shift)); hadMSN && (p.AETH.MSN != want || l.msn != want) {
+		if want := max(msn, uint32(50+shift)); hadMSN && (p.AETH.MSN != want || l.replies.msn != want) {
 			t.Errorf("%s: MSN %d, want %d", name, p.AETH.MSN, want)
 		}
 		if (len(*got) == 1) != (c.want == pipeline.ActConsume) || (s.Rewritten-before.Rewritten == 1) != (c.want != pipeline.ActForward) {
@@ -141,18 +144,18 @@ func TestResponsesOnTheClientsConnection(t *testing.T) {
 func TestResponseByItsRecord(t *testing.T) {
 	for op, want := range map[wire.Opcode]pipeline.Action{wire.RCReadResponseMiddle: pipeline.ActRewrite, wire.RCAtomicAck: pipeline.ActRewrite, wire.RCAck: pipeline.ActDrop} {
 		r, l, _ := answersTo(t)
-		l.window = window{max: 8}
-		rec := l.window.add(50, wire.RCReadRequest)
+		l.replies.window = window{max: 8}
+		rec := l.replies.window.add(50, wire.RCReadRequest)
 		rec.own, rec.span, rec.place = 40, 3, placeOwn
 		p := heldRequest(l, op)
 		p.BTH.PSN, p.AETH = 41, wire.AETH{Syndrome: wire.AckNoCredits, MSN: 30}
-		msn := l.msn
+		msn := l.replies.msn
 		r.do(func(ctx *pipeline.Ctx) {
 			if v := l.response(ctx, p); v.Action != want {
 				t.Errorf("%v: %+v", op, v)
 			}
 		})
-		if want == pipeline.ActRewrite && (p.BTH.PSN != 51 || op.Has(wire.HasAETH) && p.AETH.MSN != 40 || !op.Has(wire.HasAETH) && l.msn != msn) {
+		if want == pipeline.ActRewrite && (p.BTH.PSN != 51 || op.Has(wire.HasAETH) && p.AETH.MSN != 40 || !op.Has(wire.HasAETH) && l.replies.msn != msn) {
 			t.Errorf("%v: PSN %v, MSN %d", op, p.BTH.PSN, p.AETH.MSN)
 		}
 	}
@@ -171,14 +174,14 @@ func TestResponsesOfOtherFlows(t *testing.T) {
 		"a CNP":        {func(_ *sequencer, p *pipeline.Parsed) { p.BTH.Opcode = wire.CNP }, 0},
 	} {
 		r, l, _ := answersTo(t)
-		if l.psns.shift() != 1 {
-			t.Fatalf("%d requests have moved", l.psns.shift())
+		if l.conn.psns.shift() != 1 {
+			t.Fatalf("%d requests have moved", l.conn.psns.shift())
 		}
 		flow, was, generation := l.flow, l.phase, l.generation
 		l.assign(1, false)
 		l.advance(1)
 		p := heldRequest(l, wire.RCAck)
-		p.BTH.PSN, p.AETH.Syndrome = l.psns.own.Add(-1), wire.AckNoCredits
+		p.BTH.PSN, p.AETH.Syndrome = l.conn.psns.own.Add(-1), wire.AckNoCredits
 		psn := p.BTH.PSN
 		c.change(l, p)
 		r.do(func(ctx *pipeline.Ctx) { r.m.Response(ctx, seenFlow(flow), p) })

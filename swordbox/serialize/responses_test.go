@@ -36,7 +36,7 @@ func TestResponsesBeforeTheStart(t *testing.T) {
 	} {
 		r := newRig(t, rigConfig{clients: 1, rules: moveRule(1)})
 		l := r.sequencerOf(r.connect(0))
-		l.phase, l.psns.own, l.acked, l.msn, l.hasMSN = c.phase, own, acked, 0, false
+		l.phase, l.conn.psns.own, l.conn.acked, l.replies.msn, l.replies.hasMSN = c.phase, own, acked, 0, false
 		p := new(pipeline.Parsed)
 		p.BTH.Opcode, p.BTH.PSN, p.AETH = c.op, c.psn, wire.AETH{Syndrome: c.syndrome, MSN: 7}
 		r.do(func(ctx *pipeline.Ctx) {
@@ -44,8 +44,8 @@ func TestResponsesBeforeTheStart(t *testing.T) {
 				t.Errorf("%s: %v", name, v.Action)
 			}
 		})
-		if l.psns.own != c.own || l.acked != c.want || l.hasMSN != c.msn || (l.msn == 7) != c.msn {
-			t.Errorf("%s: next PSN %v, executed before %v, MSN %d, %v", name, l.psns.own, l.acked, l.msn, l.hasMSN)
+		if l.conn.psns.own != c.own || l.conn.acked != c.want || l.replies.hasMSN != c.msn || (l.replies.msn == 7) != c.msn {
+			t.Errorf("%s: next PSN %v, executed before %v, MSN %d, %v", name, l.conn.psns.own, l.conn.acked, l.replies.msn, l.replies.hasMSN)
 		}
 	}
 }

@@ -325,7 +325,7 @@ func (s *script) flows() {
 	for _, l := range s.r.m.flows.list {
 		if l != nil && s.name(l.flow.Requester.String()) != "s" {
 			i := l.info()
-			s.printf("%s: %s, shift %d, outstanding %d, held %d", s.name(i.Client.String()), i.State, i.Shift, i.Outstanding, l.held.n)
+			s.printf("%s: %s, shift %d, outstanding %d, held %d", s.name(i.Client.String()), i.State, i.Shift, i.Outstanding, l.waits.held.n)
 		}
 	}
 }

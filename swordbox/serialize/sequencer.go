@@ -15,6 +15,8 @@ const placeOwn = -1
 // each to its place, and answers the client in the same order. The package comment lists its parts.
 type sequencer struct {
 	m             *Machine
+	s             *server
+	flow          *conntrack.Flow
 	generation    uint32 // generation of the flow
 	index, serial uint32 // place and serial number in flowTable
 
@@ -29,14 +31,14 @@ type sequencer struct {
 	place int
 	out   int
 	// moved counts the flow's requests that were not sent on the client's connection.
-	moved uint64
-	formers
+	moved   uint64
+	formers formers
 
-	clientConn
-	replies
-	waitingRoom
-	rate rate // of rules.SlowFlow and rules.SlowQueue
-	turn turn
+	conn    clientConn
+	replies replies
+	waits   waitingRoom
+	rate    rate // of rules.SlowFlow and rules.SlowQueue
+	turn    turn
 }
 
 // permit is the answer of Config.Moving for a flow: whether its requests may move.
@@ -52,26 +54,26 @@ const (
 // psn is the PSN that the server expects when all forwarded requests have arrived. alone is true if
 // all requests before psn have been answered.
 func (l *sequencer) start(now clock.Time, psn wire.PSN, alone bool) {
-	l.reaches()
+	l.conn.reaches()
 	sent := l.phase.hasForwarded()
 	l.next = psn
 	if alone && sent {
 		l.ackOwn(now, psn)
 	}
-	if alone || !sent || wire.Diff(l.acked, psn) > 0 {
-		l.acked = psn
+	if alone || !sent || wire.Diff(l.conn.acked, psn) > 0 {
+		l.conn.acked = psn
 	}
 	if l.phase == untouched {
-		l.hasMSN = true // no request was sent before, so the responder counts messages from 0
+		l.replies.hasMSN = true // no request was sent before, so the responder counts messages from 0
 	}
 	l.phase.on(evSynced)
-	l.psns.start(psn, l.m.cfg.Segments)
+	l.conn.psns.start(psn, l.m.cfg.Segments)
 }
 
 // idle reports whether no request of the flow is in flight, so that the next request may take
 // another connection.
 func (l *sequencer) idle() bool {
-	return l.out == 0 && l.window.outstanding() == 0 && l.isAnswered()
+	return l.out == 0 && l.replies.window.outstanding() == 0 && l.conn.isAnswered()
 }
 
 // canGo reports whether the next request may be sent now to a place: placeOwn, or a shard.
@@ -80,11 +82,11 @@ func (l *sequencer) canGo(place int) bool { return l.place == place || l.idle() 
 // incomplete returns the PSN of the oldest unanswered request, or that of the next request if there
 // is none.
 func (l *sequencer) incomplete() wire.PSN {
-	psn := l.psns.client
-	if !l.isAnswered() && l.msg != openRead {
-		psn = psn.Add(-l.unanswered())
+	psn := l.conn.psns.client
+	if !l.conn.isAnswered() && l.conn.msg != openRead {
+		psn = psn.Add(-l.conn.unanswered())
 	}
-	if r := l.window.oldest(); r != nil {
+	if r := l.replies.window.oldest(); r != nil {
 		if p := r.psn.Add(r.got); wire.Diff(p, psn) < 0 {
 			psn = p
 		}
@@ -98,7 +100,7 @@ func (l *sequencer) incomplete() wire.PSN {
 // meanwhile, its late requests must fail because the queue pair is gone. They must not reach the
 // server on another connection.
 func (l *sequencer) mayMove() bool {
-	if l.flow.ReqQPN == 0 || !l.hasMSN || l.phase == refused || l.flow.State == conntrack.Closing || !l.isProven() {
+	if l.flow.ReqQPN == 0 || !l.replies.hasMSN || l.phase == refused || l.flow.State == conntrack.Closing || !l.conn.isProven() {
 		return false
 	}
 	if l.permit == permitUnknown {
@@ -125,8 +127,8 @@ func (l *sequencer) answered() {
 // go on the client's connection. Before that, assign evicts the records of the window that the n
 // PSNs make too old.
 func (l *sequencer) assign(n int, moved bool) {
-	l.window.age(l.psns.client, n)
-	l.psns.add(n, moved)
+	l.replies.window.age(l.conn.psns.client, n)
+	l.conn.psns.add(n, moved)
 }
 
 // advance counts a new request with span PSNs as received.
@@ -137,26 +139,26 @@ func (l *sequencer) advance(span int) {
 
 // ackOwn records that the server has executed all requests before `end` on the client's connection.
 func (l *sequencer) ackOwn(now clock.Time, end wire.PSN) {
-	if l.ack(now, end) {
-		l.m.kick = l.m.kick || l.blocked
+	if l.conn.ack(now, end) {
+		l.m.kick = l.m.kick || l.waits.blocked
 	}
 }
 
 // schedule sets the deadline of the sequencer.
 func (l *sequencer) schedule() {
 	at := clock.Never
-	if l.held.n > 0 {
-		at = l.heard.givenUp(l.s.longestHold())
-		if l.awaits.word != nil {
-			at = min(at, l.missUntil(&l.m.held))
+	if l.waits.held.n > 0 {
+		at = l.waits.heard.givenUp(l.s.longestHold())
+		if l.waits.awaits.word != nil {
+			at = min(at, l.waits.missUntil(&l.m.held))
 		}
 		at = min(at, l.rate.deadline())
 		if l.turn.since != 0 && !l.turn.told {
 			at = min(at, l.turn.since.Add(l.m.longestWait()))
 		}
 	}
-	if l.window.redos > 0 {
-		at = clock.Min(at, l.redoAt)
+	if l.replies.window.redos > 0 {
+		at = clock.Min(at, l.replies.redoAt)
 	}
 	l.m.due.Set(l.index, at)
 }
@@ -165,21 +167,21 @@ func (l *sequencer) schedule() {
 // client may have given up. It makes a held CAS stop waiting for the value that it compares with,
 // and answers stop waiting for READs that the server executes again.
 func (l *sequencer) tick(ctx *pipeline.Ctx) {
-	dropStale(l, ctx.Now)
+	l.dropStale(ctx.Now)
 	if l.rate.due(ctx.Now) {
 		l.rate.at = 0
 		l.m.kick = true
 	}
-	if l.held.n > 0 && l.turn.overdue(ctx.Now, l.m.longestWait()) && !l.turn.told {
+	if l.waits.held.n > 0 && l.turn.overdue(ctx.Now, l.m.longestWait()) && !l.turn.told {
 		l.turn.told = true
 		l.m.kick = true
 	}
-	if l.held.n > 0 && l.awaits.word != nil && l.missUntil(&l.m.held) <= ctx.Now {
-		l.awaits = waiting{}
+	if l.waits.held.n > 0 && l.waits.awaits.word != nil && l.waits.missUntil(&l.m.held) <= ctx.Now {
+		l.waits.awaits = waiting{}
 		l.m.kick = true
 	}
-	if l.window.redos > 0 && l.redoAt <= ctx.Now {
-		l.endRedos(ctx, l.next)
+	if l.replies.window.redos > 0 && l.replies.redoAt <= ctx.Now {
+		l.replies.endRedos(ctx, l.next)
 	}
 	l.schedule()
 }
@@ -188,13 +190,13 @@ func (l *sequencer) tick(ctx *pipeline.Ctx) {
 // takes the client's retransmissions of them as new requests.
 func (l *sequencer) giveUpHeld() {
 	l.turn = turn{}
-	for l.held.n > 0 {
+	for l.waits.held.n > 0 {
 		l.m.stats.HeldDropped++
-		l.m.popHeld(&l.held)
+		l.m.popHeld(&l.waits.held)
 	}
-	l.awaits = waiting{}
+	l.waits.awaits = waiting{}
 	if !l.phase.isLoose() {
-		l.next = l.psns.client
+		l.next = l.conn.psns.client
 		l.flow.Expected = l.next
 	}
 	l.schedule()
@@ -207,20 +209,20 @@ func (l *sequencer) die(now clock.Time, psn wire.PSN, s wire.Syndrome) {
 		return
 	}
 	l.phase.on(evRefused)
-	l.deadPSN, l.deadEnd, l.fatal = psn, psn, s
+	l.replies.deadPSN, l.replies.deadEnd, l.replies.fatal = psn, psn, s
 	l.m.stats.Deaths++
 	// The client's queue pair cannot be used any more, so the table of flows may evict the flow
 	// when it is idle.
 	l.flow.Pinned = false
-	l.drop(now)
+	l.conn.drop(now)
 	l.giveUpHeld()
 }
 
 // close ends the sequencer. Its index becomes free when its last request on a shared connection has
 // ended.
 func (l *sequencer) close() {
-	for l.held.n > 0 {
-		l.m.popHeld(&l.held)
+	for l.waits.held.n > 0 {
+		l.m.popHeld(&l.waits.held)
 	}
 	l.naks.on(evRoom)
 	l.m.blocked.prune()
@@ -247,7 +249,7 @@ func (l *sequencer) takeBack(c *pipeline.Ctx) {
 	if l.out > 0 {
 		return // Done calls takeBack for the other requests in the same step
 	}
-	l.psns.rewind(l.window.takeBack())
+	l.conn.psns.rewind(l.replies.window.takeBack())
 	l.giveUpHeld() // the held requests follow the ones that are taken back
 	l.naks.on(evNak)
 	l.sendSequenceNak(c)

@@ -33,19 +33,19 @@ func TestStartOfASequencer(t *testing.T) {
 		"some not seen, alone":  {partialPassing, true, 90, psn, 0, false},
 	} {
 		_, l, _ := answersTo(t)
-		l.phase, l.acked, l.hasMSN, l.far, l.psns.own = c.phase, c.acked, false, 0, 97
+		l.phase, l.conn.acked, l.replies.hasMSN, l.conn.far, l.conn.psns.own = c.phase, c.acked, false, 0, 97
 		w := l.m.words.Get(1, atomiccache.Key{VA: 64})
-		op := l.ops.add()
+		op := l.conn.ops.add()
 		op.end, op.word, op.decision = psn, w, w.Foreign(1)
 		l.start(2, psn, c.alone)
-		if l.phase != synced || l.next != psn || l.acked != c.want || l.hasMSN != c.msn || w.ClientPending() != c.pending {
-			t.Errorf("%s: %v, next %v, executed before %v, MSN %v, the word waits for %d", name, l.phase, l.next, l.acked, l.hasMSN, w.ClientPending())
+		if l.phase != synced || l.next != psn || l.conn.acked != c.want || l.replies.hasMSN != c.msn || w.ClientPending() != c.pending {
+			t.Errorf("%s: %v, next %v, executed before %v, MSN %v, the word waits for %d", name, l.phase, l.next, l.conn.acked, l.replies.hasMSN, w.ClientPending())
 		}
-		if l.psns.client != psn || l.psns.own != psn || l.psns.max != l.m.cfg.Segments {
-			t.Errorf("%s: the map begins with %v, %v", name, l.psns.client, l.psns.own)
+		if l.conn.psns.client != psn || l.conn.psns.own != psn || l.conn.psns.max != l.m.cfg.Segments {
+			t.Errorf("%s: the map begins with %v, %v", name, l.conn.psns.client, l.conn.psns.own)
 		}
-		if want := max(0, wire.Diff(97, c.acked)); l.far != want {
-			t.Errorf("%s: %d were in flight, want %d", name, l.far, want)
+		if want := max(0, wire.Diff(97, c.acked)); l.conn.far != want {
+			t.Errorf("%s: %d were in flight, want %d", name, l.conn.far, want)
 		}
 	}
 }
@@ -58,9 +58,9 @@ func TestIdleFlows(t *testing.T) {
 	}{
 		"nothing in flight":      {func(*sequencer) {}, true},
 		"on a shared connection": {func(l *sequencer) { l.out = 1 }, false},
-		"in the window":          {func(l *sequencer) { l.window = window{max: 8}; l.window.add(100, wire.RCReadRequest) }, false},
-		"not acknowledged":       {func(l *sequencer) { l.acked = l.acked.Add(-1) }, false},
-		"in a message":           {func(l *sequencer) { l.msg = inMessage }, false},
+		"in the window":          {func(l *sequencer) { l.replies.window = window{max: 8}; l.replies.window.add(100, wire.RCReadRequest) }, false},
+		"not acknowledged":       {func(l *sequencer) { l.conn.acked = l.conn.acked.Add(-1) }, false},
+		"in a message":           {func(l *sequencer) { l.conn.msg = inMessage }, false},
 	} {
 		_, l, _ := answersTo(t)
 		l.place = 3
@@ -78,23 +78,23 @@ func TestOldestUnansweredRequest(t *testing.T) {
 		want   int // before the next PSN
 	}{
 		"none":                   {func(*sequencer) {}, 0},
-		"on the connection":      {func(l *sequencer) { l.acked = l.acked.Add(-3) }, 3},
-		"a READ of unknown span": {func(l *sequencer) { l.acked = l.acked.Add(-3); l.msg = openRead }, 0},
-		"a record":               {func(l *sequencer) { l.window.add(l.psns.client.Add(-2), wire.RCReadRequest).span = 2 }, 2},
-		"a record in part":       {func(l *sequencer) { l.window.add(l.psns.client.Add(-2), wire.RCReadRequest).got = 1 }, 1},
+		"on the connection":      {func(l *sequencer) { l.conn.acked = l.conn.acked.Add(-3) }, 3},
+		"a READ of unknown span": {func(l *sequencer) { l.conn.acked = l.conn.acked.Add(-3); l.conn.msg = openRead }, 0},
+		"a record":               {func(l *sequencer) { l.replies.window.add(l.conn.psns.client.Add(-2), wire.RCReadRequest).span = 2 }, 2},
+		"a record in part":       {func(l *sequencer) { l.replies.window.add(l.conn.psns.client.Add(-2), wire.RCReadRequest).got = 1 }, 1},
 		"a WRITE before a record": {func(l *sequencer) {
-			l.acked = l.acked.Add(-4)
-			l.window.add(l.psns.client.Add(-2), wire.RCReadRequest)
+			l.conn.acked = l.conn.acked.Add(-4)
+			l.replies.window.add(l.conn.psns.client.Add(-2), wire.RCReadRequest)
 		}, 4},
 		"a record before a WRITE": {func(l *sequencer) {
-			l.acked = l.acked.Add(-1)
-			l.window.add(l.psns.client.Add(-2), wire.RCReadRequest)
+			l.conn.acked = l.conn.acked.Add(-1)
+			l.replies.window.add(l.conn.psns.client.Add(-2), wire.RCReadRequest)
 		}, 2},
 	} {
 		_, l, _ := answersTo(t)
-		l.window = window{max: 8}
-		if c.change(l); l.incomplete() != l.psns.client.Add(-c.want) {
-			t.Errorf("%s: %v, want %d before %v", name, l.incomplete(), c.want, l.psns.client)
+		l.replies.window = window{max: 8}
+		if c.change(l); l.incomplete() != l.conn.psns.client.Add(-c.want) {
+			t.Errorf("%s: %v, want %d before %v", name, l.incomplete(), c.want, l.conn.psns.client)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestWhichFlowsMayMove(t *testing.T) {
 		"given":          {func(l *sequencer) { l.permit = permitGiven }, 0, true},
 		"denied":         {func(l *sequencer) { l.permit = permitDenied }, 0, false},
 		"unknown client": {func(l *sequencer) { l.flow.ReqQPN = 0 }, 0, false},
-		"unknown MSN":    {func(l *sequencer) { l.hasMSN = false }, 0, false},
+		"unknown MSN":    {func(l *sequencer) { l.replies.hasMSN = false }, 0, false},
 		"refused":        {func(l *sequencer) { l.phase = refused }, 0, false},
 		"ending":         {func(l *sequencer) { l.flow.State = conntrack.Closing }, 0, false},
 		"not proven":     {func(l *sequencer) { l.s.incarnation++ }, 0, false},
@@ -144,7 +144,7 @@ func TestWhichFlowsMayMove(t *testing.T) {
 // holding makes a sequencer hold a copy of a request.
 func holding(ctx *pipeline.Ctx, l *sequencer, n int) {
 	for range n {
-		l.held.push(&l.m.held, l.m.keep(ctx, l.flow, make([]byte, 64), 1))
+		l.waits.held.push(&l.m.held, l.m.keep(ctx, l.flow, make([]byte, 64), 1))
 		l.next = l.next.Add(1)
 	}
 	l.m.blocked.add(l)
@@ -164,31 +164,31 @@ func TestDeadlineOfASequencer(t *testing.T) {
 			t.Errorf("nothing waits: %v", got)
 		}
 		w := r.m.words.Get(ctx.Now, atomiccache.Key{VA: 64})
-		l.awaits = waiting{word: w, time: time.Millisecond}
-		l.redoAt = ctx.Now + 5
+		l.waits.awaits = waiting{word: w, time: time.Millisecond}
+		l.replies.redoAt = ctx.Now + 5
 		if got := at(); got != clock.Never {
 			t.Errorf("nothing is held or executed again: %v", got)
 		}
 		holding(ctx, l, 1)
-		l.heard.at = ctx.Now
+		l.waits.heard.at = ctx.Now
 		if got, want := at(), ctx.Now.Add(time.Millisecond); got != want {
 			t.Errorf("a CAS waits: %v, want %v", got, want)
 		}
-		l.awaits = waiting{}
+		l.waits.awaits = waiting{}
 		if got, want := at(), ctx.Now.Add(r.m.cfg.HoldTime); got != want {
 			t.Errorf("a request is held: %v, want %v", got, want)
 		}
-		l.awaits = waiting{word: w, time: time.Hour}
+		l.waits.awaits = waiting{word: w, time: time.Hour}
 		if got, want := at(), ctx.Now.Add(r.m.cfg.HoldTime); got != want {
 			t.Errorf("a CAS waits for long: %v, want %v", got, want)
 		}
-		l.window.redos = 1
+		l.replies.window.redos = 1
 		if got, want := at(), ctx.Now+5; got != want {
 			t.Errorf("a READ is executed again: %v, want %v", got, want)
 		}
-		l.window.redos = 0
+		l.replies.window.redos = 0
 		l.giveUpHeld()
-		if _, got := r.m.due.Next(); got != clock.Never || l.awaits.word != nil {
+		if _, got := r.m.due.Next(); got != clock.Never || l.waits.awaits.word != nil {
 			t.Errorf("nothing waits any more: %v", got)
 		}
 	})
@@ -198,26 +198,26 @@ func TestDeadlineOfASequencer(t *testing.T) {
 func TestTickOfASequencer(t *testing.T) {
 	for _, early := range []clock.Time{1, 0} {
 		r, l, _ := answersTo(t)
-		l.window = window{max: 8}
+		l.replies.window = window{max: 8}
 		r.do(func(ctx *pipeline.Ctx) {
 			holding(ctx, l, 1)
-			l.heard.at = ctx.Now
-			l.awaits = waiting{word: r.m.words.Get(ctx.Now, atomiccache.Key{VA: 64}), time: time.Millisecond}
-			read := l.window.add(l.psns.client.Add(-1), wire.RCReadRequest)
-			l.window.finish(read)
-			l.window.follow(read, evRedo)
-			l.redoAt = ctx.Now.Add(time.Millisecond)
+			l.waits.heard.at = ctx.Now
+			l.waits.awaits = waiting{word: r.m.words.Get(ctx.Now, atomiccache.Key{VA: 64}), time: time.Millisecond}
+			read := l.replies.window.add(l.conn.psns.client.Add(-1), wire.RCReadRequest)
+			l.replies.window.finish(read)
+			l.replies.window.follow(read, evRedo)
+			l.replies.redoAt = ctx.Now.Add(time.Millisecond)
 			later := *ctx
 			later.Now = later.Now.Add(time.Millisecond) - early
 			r.m.kick = false
 			l.tick(&later)
-			if over := early == 0; (l.awaits.word == nil) != over || r.m.kick != over || (l.window.redos == 0) != over {
-				t.Errorf("%d ns before the end: waits %v, held requests are looked at %v, %d READs awaited", early, l.awaits.word != nil, r.m.kick, l.window.redos)
+			if over := early == 0; (l.waits.awaits.word == nil) != over || r.m.kick != over || (l.replies.window.redos == 0) != over {
+				t.Errorf("%d ns before the end: waits %v, held requests are looked at %v, %d READs awaited", early, l.waits.awaits.word != nil, r.m.kick, l.replies.window.redos)
 			}
-			if r.m.due.Len() != 1 || l.held.n != 1 {
-				t.Errorf("%d deadlines, %d held", r.m.due.Len(), l.held.n)
+			if r.m.due.Len() != 1 || l.waits.held.n != 1 {
+				t.Errorf("%d deadlines, %d held", r.m.due.Len(), l.waits.held.n)
 			}
-			l.awaits, r.m.kick = waiting{}, false
+			l.waits.awaits, r.m.kick = waiting{}, false
 			if l.tick(&later); r.m.kick {
 				t.Error("no CAS waits, and held requests are looked at")
 			}
@@ -239,8 +239,8 @@ func TestHeldRequestsAreGivenUp(t *testing.T) {
 			if p == partial {
 				want = first.Add(3)
 			}
-			if l.held.n != 0 || r.m.held.inUse != 0 || l.next != want || (l.flow.Expected == want) != (p != partial) || r.m.stats.HeldDropped != 3 {
-				t.Errorf("%v: %d held, next %v, expected %v, want %v; %d dropped", p, l.held.n, l.next, l.flow.Expected, want, r.m.stats.HeldDropped)
+			if l.waits.held.n != 0 || r.m.held.inUse != 0 || l.next != want || (l.flow.Expected == want) != (p != partial) || r.m.stats.HeldDropped != 3 {
+				t.Errorf("%v: %d held, next %v, expected %v, want %v; %d dropped", p, l.waits.held.n, l.next, l.flow.Expected, want, r.m.stats.HeldDropped)
 			}
 			l.phase = synced
 		})
@@ -252,20 +252,20 @@ func TestDeathAndEndOfASequencer(t *testing.T) {
 	r, l, _ := answersTo(t)
 	r.do(func(ctx *pipeline.Ctx) {
 		holding(ctx, l, 2)
-		l.ops.add().end = l.psns.own
+		l.conn.ops.add().end = l.conn.psns.own
 		l.flow.Pinned = true
 		l.die(ctx.Now, 50, wire.NakRemoteAccess)
 		l.die(ctx.Now, 60, wire.NakRemoteOp)
-		if l.phase != refused || l.deadPSN != 50 || l.deadEnd != 50 || l.fatal != wire.NakRemoteAccess || r.m.stats.Deaths != 1 || l.flow.Pinned || l.held.n != 0 || l.ops.head != l.ops.tail {
-			t.Errorf("%v, refused %v to %v, %v; %d deaths, %d held", l.phase, l.deadPSN, l.deadEnd, l.fatal, r.m.stats.Deaths, l.held.n)
+		if l.phase != refused || l.replies.deadPSN != 50 || l.replies.deadEnd != 50 || l.replies.fatal != wire.NakRemoteAccess || r.m.stats.Deaths != 1 || l.flow.Pinned || l.waits.held.n != 0 || l.conn.ops.head != l.conn.ops.tail {
+			t.Errorf("%v, refused %v to %v, %v; %d deaths, %d held", l.phase, l.replies.deadPSN, l.replies.deadEnd, l.replies.fatal, r.m.stats.Deaths, l.waits.held.n)
 		}
 		l.phase = synced
 		holding(ctx, l, 2)
 		l.naks = nakOwed
 		l.schedule()
 		l.out = 1
-		if l.close(); l.phase != closed || l.held.n != 0 || r.m.held.inUse != 0 || r.m.due.Len() != 0 || len(r.m.blocked.list) != 0 || len(r.m.flows.free) != 0 {
-			t.Errorf("%v, %d held, %d deadlines, %d flows wait, free %v", l.phase, l.held.n, r.m.due.Len(), len(r.m.blocked.list), r.m.flows.free)
+		if l.close(); l.phase != closed || l.waits.held.n != 0 || r.m.held.inUse != 0 || r.m.due.Len() != 0 || len(r.m.blocked.list) != 0 || len(r.m.flows.free) != 0 {
+			t.Errorf("%v, %d held, %d deadlines, %d flows wait, free %v", l.phase, l.waits.held.n, r.m.due.Len(), len(r.m.blocked.list), r.m.flows.free)
 		}
 		l.out = 0
 		if l.reap(); len(r.m.flows.free) != 1 || r.m.flows.list[l.index] != nil {

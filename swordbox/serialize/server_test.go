@@ -99,10 +99,10 @@ func TestIntervalOfCongestionNotifications(t *testing.T) {
 		got = nil
 		r.do(func(ctx *pipeline.Ctx) {
 			r.m.servers[0].links[0].slowing.next = 0 // both are at the same time, and the order is random
-			l.cnpAt = ctx.Now + early
+			l.replies.cnpAt = ctx.Now + early
 			r.m.servers[0].links[0].congested(ctx)
-			if (l.cnpAt == ctx.Now+cnpInterval) != (want == 1) {
-				t.Errorf("the next one is due at %v, now is %v", l.cnpAt, ctx.Now)
+			if (l.replies.cnpAt == ctx.Now+cnpInterval) != (want == 1) {
+				t.Errorf("the next one is due at %v, now is %v", l.replies.cnpAt, ctx.Now)
 			}
 		})
 		if len(got) != want {
@@ -139,7 +139,7 @@ func TestHeldRequestsAreLookedAt(t *testing.T) {
 			}
 			r.m.kick = false
 			event(r, ctx)
-			if l.held.n != 0 {
+			if l.waits.held.n != 0 {
 				t.Errorf("%s: the request is still held", name)
 			}
 		})

@@ -160,12 +160,12 @@ func (k *link) notify(ctx *pipeline.Ctx, id flowID) {
 		return
 	}
 	ln := m.flows.byTag(requester.Tag{Flow: id.flow, Generation: id.generation})
-	if ln == nil || ln.cnpAt > ctx.Now {
+	if ln == nil || ln.replies.cnpAt > ctx.Now {
 		return
 	}
-	ln.cnpAt = ctx.Now + cnpInterval
+	ln.replies.cnpAt = ctx.Now + cnpInterval
 	m.stats.CNPs++
-	ln.back().ACK(&m.step.tx, 0, 0)
+	ln.replies.back().ACK(&m.step.tx, 0, 0)
 	m.step.tx.BTH.Opcode, m.step.tx.BTH.BECN, m.step.tx.AETH = wire.CNP, true, wire.AETH{}
 	ctx.Emit(&m.step.tx, "")
 }

@@ -62,8 +62,8 @@ func (s *server) longestHold() time.Duration { return s.m.cfg.HoldTime + s.patie
 
 // dropStale drops the held requests of a flow if the client may have given them up. It reports
 // whether it did.
-func dropStale(l *sequencer, now clock.Time) bool {
-	if l.held.n == 0 || now < l.heard.givenUp(l.s.longestHold()) {
+func (l *sequencer) dropStale(now clock.Time) bool {
+	if l.waits.held.n == 0 || now < l.waits.heard.givenUp(l.s.longestHold()) {
 		return false
 	}
 	l.m.stats.HoldTimeouts++

@@ -25,7 +25,7 @@ func heldRelease(t *testing.T) (r *rig, a, b *conn, restore func()) {
 	r.tap = func(up bool, port int, _ []byte) bool { return !cut || !up || port != r.server.port }
 	a.post(a.write(4096, 512, 8), a.write(64, 512, 8))
 	r.run(100 * time.Microsecond)
-	if n := r.sequencerOf(a).held.n; n != 1 || r.server.word(64) != 1 {
+	if n := r.sequencerOf(a).waits.held.n; n != 1 || r.server.word(64) != 1 {
 		t.Fatalf("%d requests are held, the lock is %d", n, r.server.word(64))
 	}
 	return r, a, b, func() { cut = false }
@@ -103,8 +103,8 @@ func TestDroppedRequestIsExpected(t *testing.T) {
 	release := l.next.Add(-1)
 	a.n.dead = true
 	r.run(40 * time.Millisecond)
-	if l.held.n != 0 || l.next != release || l.flow.Expected != release {
-		t.Errorf("%d requests are held, the switch expects PSN %v, the flow PSN %v; the dropped one has %v", l.held.n, l.next, l.flow.Expected, release)
+	if l.waits.held.n != 0 || l.next != release || l.flow.Expected != release {
+		t.Errorf("%d requests are held, the switch expects PSN %v, the flow PSN %v; the dropped one has %v", l.waits.held.n, l.next, l.flow.Expected, release)
 	}
 }
 

@@ -244,9 +244,9 @@ func (m *Machine) States(visit func(table string, entry uint32, state string)) {
 		}
 		visit("phase", l.index, l.phase.String())
 		visit("NAK", l.index, l.naks.String())
-		visit("message", l.index, l.msg.String())
+		visit("message", l.index, l.conn.msg.String())
 		visit("place", l.index, l.placeName())
-		visit("answers", l.index, l.window.answersName())
+		visit("answers", l.index, l.replies.window.answersName())
 	}
 	entry := uint32(0)
 	m.words.Each(func(w *atomiccache.Word) {
@@ -266,11 +266,11 @@ func (m *Machine) States(visit func(table string, entry uint32, state string)) {
 // on shared ones. It adds whether the flow has held requests.
 func (l *sequencer) placeName() string {
 	switch own := l.place == placeOwn; {
-	case own && l.held.n > 0:
+	case own && l.waits.held.n > 0:
 		return "own, held"
 	case own:
 		return "own"
-	case l.held.n > 0:
+	case l.waits.held.n > 0:
 		return "shared, held"
 	}
 	return "shared"

@@ -88,10 +88,10 @@ func TestRequestsAreTakenBackTogether(t *testing.T) {
 	r, l, got := answersTo(t)
 	first := l.next
 	r.do(func(ctx *pipeline.Ctx) {
-		l.window = window{max: 8}
+		l.replies.window = window{max: 8}
 		l.place, l.out = 0, 2
 		for range 2 {
-			l.window.add(l.next, wire.RCWriteOnly).span = 1
+			l.replies.window.add(l.next, wire.RCWriteOnly).span = 1
 			l.assign(1, true)
 			l.advance(1)
 		}
@@ -99,13 +99,13 @@ func TestRequestsAreTakenBackTogether(t *testing.T) {
 		before := r.m.stats
 		l.out--
 		l.takeBack(ctx)
-		if l.next != first.Add(3) || l.window.outstanding() != 2 || l.held.n != 1 || r.m.stats.TakenBack != before.TakenBack+1 || l.naks != inOrder {
-			t.Errorf("before the last one: next %v, %d in the window, %d held", l.next, l.window.outstanding(), l.held.n)
+		if l.next != first.Add(3) || l.replies.window.outstanding() != 2 || l.waits.held.n != 1 || r.m.stats.TakenBack != before.TakenBack+1 || l.naks != inOrder {
+			t.Errorf("before the last one: next %v, %d in the window, %d held", l.next, l.replies.window.outstanding(), l.waits.held.n)
 		}
 		l.out--
 		l.takeBack(ctx)
-		if l.next != first || l.psns.client != first || l.window.outstanding() != 0 || l.held.n != 0 || r.m.stats.TakenBack != before.TakenBack+2 || l.naks != nakSent || r.m.stats.SequenceNaks != before.SequenceNaks+1 {
-			t.Errorf("behind the last one: next %v, %d in the window, %d held, %v", l.next, l.window.outstanding(), l.held.n, l.naks)
+		if l.next != first || l.conn.psns.client != first || l.replies.window.outstanding() != 0 || l.waits.held.n != 0 || r.m.stats.TakenBack != before.TakenBack+2 || l.naks != nakSent || r.m.stats.SequenceNaks != before.SequenceNaks+1 {
+			t.Errorf("behind the last one: next %v, %d in the window, %d held, %v", l.next, l.replies.window.outstanding(), l.waits.held.n, l.naks)
 		}
 	})
 	if len(*got) != 1 || (*got)[0] != first {

@@ -378,7 +378,7 @@ func (w *world) state() (s string) {
 		s += fmt.Sprintf("\nuser %d: left %d, in flight %d, lock %d", u.id, u.left, len(u.ops), u.lock)
 		flow := w.sequencerOf(u)
 		if flow != nil {
-			s += fmt.Sprintf(" sequencer %+v held %d idle %v acked %v own %v next %v out %d win %d", flow.info(), flow.held.n, flow.idle(), flow.acked, flow.psns.own, flow.next, flow.out, flow.window.outstanding())
+			s += fmt.Sprintf(" sequencer %+v held %d idle %v acked %v own %v next %v out %d win %d", flow.info(), flow.waits.held.n, flow.idle(), flow.conn.acked, flow.conn.psns.own, flow.next, flow.out, flow.replies.window.outstanding())
 		}
 	}
 	s += fmt.Sprintf("\n%+v\n%+v\n", w.m.Stats(), w.m.Info(w.now))
@@ -426,7 +426,7 @@ func (w *world) audit() {
 		if u.heard != u.sends {
 			w.t.Errorf("user %d: %d of %d messages arrived", u.id, u.heard, u.sends)
 		}
-		if l := w.sequencerOf(u); l != nil && (!l.idle() || l.held.n > 0) {
+		if l := w.sequencerOf(u); l != nil && (!l.idle() || l.waits.held.n > 0) {
 			w.t.Errorf("user %d: the sequencer is not idle at the end: %+v", u.id, l.info())
 		}
 	}

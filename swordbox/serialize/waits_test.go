@@ -29,7 +29,7 @@ func TestEndOfAConnection(t *testing.T) {
 	} {
 		l := &sequencer{phase: synced, generation: 3}
 		l.flow = &conntrack.Flow{Generation: 3, State: conntrack.Open}
-		if c.change(l); ended(l) != c.want {
+		if c.change(l); l.hasEnded() != c.want {
 			t.Errorf("%s: %v", name, !c.want)
 		}
 	}
@@ -48,19 +48,19 @@ func TestNewFlowWaitsForHeldRequests(t *testing.T) {
 		"held before":               {func(_ *sequencer, m *Machine) { m.held.slots[0].at = began - 1 }, true},
 		"for another server":        {func(o *sequencer, m *Machine) { o.s = &server{m: m} }, false},
 		"for its client's own":      {func(o *sequencer, _ *Machine) { o.place = placeOwn }, false},
-		"it only owes a NAK":        {func(o *sequencer, _ *Machine) { o.held.n = 0 }, false},
+		"it only owes a NAK":        {func(o *sequencer, _ *Machine) { o.waits.held.n = 0 }, false},
 		"nothing waits in the flow": {func(_ *sequencer, m *Machine) { m.blocked.list = nil }, false},
 	} {
 		m := &Machine{held: newPool(8)}
 		m.held.slots = []heldPacket{{at: began}}
 		srv := &server{m: m}
 		other := &sequencer{m: m}
-		other.s, other.held.n = srv, 1
+		other.s, other.waits.held.n = srv, 1
 		m.blocked.list = []*sequencer{other}
 		l := &sequencer{m: m, formers: formers{list: []former{}, began: began}}
 		l.s = srv
 		c.change(other, m)
-		if got := l.awaitsFormer(); got != c.want || (l.formers.list != nil) != c.want {
+		if got := l.formers.pending(srv); got != c.want || (l.formers.list != nil) != c.want {
 			t.Errorf("%s: waits %v, %v", name, got, l.formers.list)
 		}
 	}
@@ -69,8 +69,12 @@ func TestNewFlowWaitsForHeldRequests(t *testing.T) {
 // A request that came too early was dropped: the sequencer has then not seen all requests.
 func TestRequestThatCameTooEarly(t *testing.T) {
 	for before, after := range map[phase]phase{untouched: partial, passing: partialPassing} {
-		l := &sequencer{m: &Machine{}, phase: before}
-		if v := l.tooEarly(); v != pipeline.Drop(ReasonBusy) || l.phase != after || l.m.stats.TooEarly != 1 {
+		m := &Machine{held: newPool(8)}
+		m.held.slots = []heldPacket{{}}
+		srv := &server{m: m}
+		m.blocked.list = []*sequencer{{s: srv, waits: waitingRoom{held: queue{n: 1}}}}
+		l := &sequencer{m: m, s: srv, phase: before, formers: formers{list: []former{}}}
+		if v := l.request(nil, conntrack.Seen{}, nil); v != pipeline.Drop(ReasonBusy) || l.phase != after || l.m.stats.TooEarly != 1 {
 			t.Errorf("%v: %+v, %v, %d counted", before, v, l.phase, l.m.stats.TooEarly)
 		}
 	}
@@ -184,7 +188,7 @@ func TestRepeatedRequestAsksForAnAcknowledgement(t *testing.T) {
 		p.BTH.Opcode, p.BTH.PSN, p.BTH.AckReq = tc.op, 100, tc.ackReq
 		before := r.m.Stats().Rewritten
 		r.do(func(ctx *pipeline.Ctx) {
-			d := duplicate{sequencer: l, c: ctx, p: p}
+			d := duplicate{l: l, c: ctx, p: p}
 			v := d.toOwn(wire.PSN(100 - tc.shift))
 			if v.Action != tc.want.Action || p.BTH.AckReq != tc.wantAck || p.BTH.PSN != wire.PSN(100-tc.shift) {
 				t.Errorf("%+v: %v, AckReq %v, PSN %v", tc, v.Action, p.BTH.AckReq, p.BTH.PSN)

@@ -155,22 +155,22 @@ func TestRepeatedFarBehindInFlight(t *testing.T) {
 		r, c := wideRig(t, 128, moveRule(1))
 		c.prove(c.faa(64, 1, 0)) // some requests have moved before
 		l := r.sequencerOf(c)
-		shift := l.psns.shift()
+		shift := l.conn.psns.shift()
 		r.useRules() // nothing moves any more
 		r.loseOnce(func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCWriteOnly && f.SrcAddr() == ipOf(1) })
 		c.post(c.write(128, 64, 8))
 		r.settle()
-		if l.acked == l.psns.own {
+		if l.conn.acked == l.conn.psns.own {
 			t.Fatal("the WRITE has moved")
 		}
 		for left := behind; left > 0; left -= min(left, 1<<19) {
 			l.assign(min(left, 1<<19), false)
 			l.advance(min(left, 1<<19))
-			l.reaches()
+			l.conn.reaches()
 		}
 		r.run(30 * time.Millisecond)
-		if c.allSucceed(1); l.psns.shift() != shift || shift == 0 {
-			t.Errorf("%d behind: %d requests have moved, and %d before", behind, l.psns.shift(), shift)
+		if c.allSucceed(1); l.conn.psns.shift() != shift || shift == 0 {
+			t.Errorf("%d behind: %d requests have moved, and %d before", behind, l.conn.psns.shift(), shift)
 		}
 	}
 }

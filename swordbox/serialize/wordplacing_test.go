@@ -27,32 +27,34 @@ func TestRequestsOnAWord(t *testing.T) {
 		state  atomiccache.State
 		kind   atomiccache.Kind // of the record, if it went to the shared connection
 	}{
-		"FETCH_ADD":                   {wire.RCFetchAdd, nil, "shared, at once", atomiccache.Known, atomiccache.Write},
-		"CAS that fails":              {wire.RCCmpSwap, func(_ *rig, g *placing, _ *atomiccache.Word) { g.f.AtomicETH.Compare = 6 }, "shared, at once", atomiccache.Known, atomiccache.EmptyWrite},
-		"unknown value":               {wire.RCFetchAdd, func(_ *rig, _ *placing, w *atomiccache.Word) { w.Forget() }, "shared, at once", atomiccache.Unknown, atomiccache.Shared},
-		"WRITE":                       {wire.RCWriteOnly, nil, "shared, at once", atomiccache.Known, atomiccache.Shared},
-		"another key":                 {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.f.AtomicETH.RKey++ }, "own", atomiccache.Busy, 0},
-		"banned key":                  {wire.RCFetchAdd, func(r *rig, g *placing, _ *atomiccache.Word) { g.s.keys.ban(r.server.key) }, "own", atomiccache.Busy, 0},
-		"may not move":                {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.permit = permitDenied }, "own", atomiccache.Busy, 0},
-		"of a part":                   {wire.RCMaskedFetchAdd, nil, "own", atomiccache.Busy, 0},
-		"ATOMIC_WRITE":                {wire.RCAtomicWrite, nil, "own", atomiccache.Busy, 0},
-		"no rule any more":            {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.s.rules = nil }, "own", atomiccache.Pass, 0},
-		"own in flight":               {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.place, g.acked = placeOwn, g.acked.Add(-1) }, "waits", atomiccache.Known, 0},
-		"shared in flight":            {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.place, g.out = 0, 1 }, "shared, at once", atomiccache.Known, atomiccache.Write},
-		"other key, shared in flight": {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.f.AtomicETH.RKey++; g.place, g.out = 0, 1 }, "waits", atomiccache.Known, 0},
+		"FETCH_ADD":        {wire.RCFetchAdd, nil, "shared, at once", atomiccache.Known, atomiccache.Write},
+		"CAS that fails":   {wire.RCCmpSwap, func(_ *rig, g *placing, _ *atomiccache.Word) { g.f.AtomicETH.Compare = 6 }, "shared, at once", atomiccache.Known, atomiccache.EmptyWrite},
+		"unknown value":    {wire.RCFetchAdd, func(_ *rig, _ *placing, w *atomiccache.Word) { w.Forget() }, "shared, at once", atomiccache.Unknown, atomiccache.Shared},
+		"WRITE":            {wire.RCWriteOnly, nil, "shared, at once", atomiccache.Known, atomiccache.Shared},
+		"another key":      {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.f.AtomicETH.RKey++ }, "own", atomiccache.Busy, 0},
+		"banned key":       {wire.RCFetchAdd, func(r *rig, g *placing, _ *atomiccache.Word) { g.l.s.keys.ban(r.server.key) }, "own", atomiccache.Busy, 0},
+		"may not move":     {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.l.permit = permitDenied }, "own", atomiccache.Busy, 0},
+		"of a part":        {wire.RCMaskedFetchAdd, nil, "own", atomiccache.Busy, 0},
+		"ATOMIC_WRITE":     {wire.RCAtomicWrite, nil, "own", atomiccache.Busy, 0},
+		"no rule any more": {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.l.s.rules = nil }, "own", atomiccache.Pass, 0},
+		"own in flight": {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) {
+			g.l.place, g.l.conn.acked = placeOwn, g.l.conn.acked.Add(-1)
+		}, "waits", atomiccache.Known, 0},
+		"shared in flight":            {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.l.place, g.l.out = 0, 1 }, "shared, at once", atomiccache.Known, atomiccache.Write},
+		"other key, shared in flight": {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.f.AtomicETH.RKey++; g.l.place, g.l.out = 0, 1 }, "waits", atomiccache.Known, 0},
 		"unknown value, shared in flight": {wire.RCFetchAdd, func(_ *rig, g *placing, w *atomiccache.Word) {
 			w.Forget()
-			g.place, g.out = 0, 1
+			g.l.place, g.l.out = 0, 1
 		}, "shared, at once", atomiccache.Unknown, atomiccache.Shared},
 		"other key, own in flight": {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) {
 			g.f.AtomicETH.RKey++
-			g.place, g.acked = placeOwn, g.acked.Add(-1)
+			g.l.place, g.l.conn.acked = placeOwn, g.l.conn.acked.Add(-1)
 		}, "own", atomiccache.Busy, 0},
-		"busy, shared in flight": {wire.RCFetchAdd, func(_ *rig, g *placing, w *atomiccache.Word) { w.Foreign(g.c.Now); g.place, g.out = 0, 1 }, "waits", atomiccache.Busy, 0},
+		"busy, shared in flight": {wire.RCFetchAdd, func(_ *rig, g *placing, w *atomiccache.Word) { w.Foreign(g.c.Now); g.l.place, g.l.out = 0, 1 }, "waits", atomiccache.Busy, 0},
 		"busy":                   {wire.RCFetchAdd, func(_ *rig, g *placing, w *atomiccache.Word) { w.Foreign(g.c.Now) }, "waits", atomiccache.Busy, 0},
-		"no record":              {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.window.max = 0 }, "waits", atomiccache.Known, 0},
-		"no operation":           {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.ops.max = 0 }, "waits", atomiccache.Known, 0},
-		"in a message":           {wire.RCFetchAdd, func(_ *rig, g *placing, w *atomiccache.Word) { g.msg = inMessage }, "waits", atomiccache.Known, 0},
+		"no record":              {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.l.replies.window.max = 0 }, "waits", atomiccache.Known, 0},
+		"no operation":           {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.l.conn.ops.max = 0 }, "waits", atomiccache.Known, 0},
+		"in a message":           {wire.RCFetchAdd, func(_ *rig, g *placing, w *atomiccache.Word) { g.l.conn.msg = inMessage }, "waits", atomiccache.Known, 0},
 	} {
 		placed(t, atomicsRule(1), c.op, func(r *rig, g *placing) {
 			w := knownWord(r, g.c.Now)
@@ -62,20 +64,20 @@ func TestRequestsOnAWord(t *testing.T) {
 			if c.change != nil {
 				c.change(r, g, w)
 			}
-			client, own, before := g.psns.client, g.psns.own, r.m.stats
+			client, own, before := g.l.conn.psns.client, g.l.conn.psns.own, r.m.stats
 			pending := w.ClientPending()
 			got := placeOf(g, g.forWord(w))
 			if got != c.want || w.State != c.state {
 				t.Errorf("%s: %s, want %s; the word is %v, want %v", name, got, c.want, w.State, c.state)
 			}
-			rec := g.window.find(client)
+			rec := g.l.replies.window.find(client)
 			switch {
 			case got == "own":
-				if op := g.ops.newest(); op == nil || op.end != own.Add(1) || op.word != w || op.decision.Kind != atomiccache.Client || w.ClientPending() != pending+1 {
+				if op := g.l.conn.ops.newest(); op == nil || op.end != own.Add(1) || op.word != w || op.decision.Kind != atomiccache.Client || w.ClientPending() != pending+1 {
 					t.Errorf("%s: %+v, the word waits for %d", name, op, w.ClientPending())
 				}
 			case got == "waits":
-				if g.psns.client != client || w.ClientPending() != pending || w.Pending != 0 {
+				if g.l.conn.psns.client != client || w.ClientPending() != pending || w.Pending != 0 {
 					t.Errorf("%s: the word waits for %d and %d", name, w.ClientPending(), w.Pending)
 				}
 			case rec == nil || rec.word != w || rec.decision.Kind != c.kind || w.Pending != 1:
@@ -85,7 +87,7 @@ func TestRequestsOnAWord(t *testing.T) {
 			if (s.Replaced-before.Replaced == 1) != (c.kind == atomiccache.Write) || (s.ReplacedEmpty-before.ReplacedEmpty == 1) != (c.kind == atomiccache.EmptyWrite) {
 				t.Errorf("%s: %+v", name, s)
 			}
-			g.window.max, g.acked, g.out, g.msg = 128, g.psns.own, 0, between
+			g.l.replies.window.max, g.l.conn.acked, g.l.out, g.l.conn.msg = 128, g.l.conn.psns.own, 0, between
 		})
 	}
 }
@@ -98,7 +100,7 @@ func TestWordWithoutARule(t *testing.T) {
 			if flying {
 				w.Decide(g.c.Now, 0, r.server.key, wire.RCFetchAdd, 0, 1)
 			}
-			g.s.rules = nil
+			g.l.s.rules = nil
 			epoch := w.Epoch
 			g.forWord(w)
 			if (w.State == atomiccache.Pass) == flying || w.Proven(r.server.key) != flying || (w.Epoch == epoch) != flying {
@@ -131,32 +133,32 @@ func TestMissesByTheirRule(t *testing.T) {
 		"wait, it hits":   {rules.AnswerWait, func(_ *rig, g *placing, _ *atomiccache.Word) { g.f.AtomicETH.Compare = 5 }, sentShared},
 		"wait, over": {rules.AnswerWait, func(r *rig, g *placing, _ *atomiccache.Word) {
 			g.arrived = false
-			r.m.held.slots[g.held.first].hurried = true
+			r.m.held.slots[g.l.waits.held.first].hurried = true
 		}, told},
-		"no rule": {rules.AnswerWait, func(_ *rig, g *placing, _ *atomiccache.Word) { g.s.rules = nil }, sentShared},
+		"no rule": {rules.AnswerWait, func(_ *rig, g *placing, _ *atomiccache.Word) { g.l.s.rules = nil }, sentShared},
 	} {
 		placed(t, missRule(c.how), wire.RCCmpSwap, func(r *rig, g *placing) {
 			w := knownWord(r, g.c.Now)
 			g.f.AtomicETH.Compare = 6
-			holding(g.c, g.sequencer, 1)
+			holding(g.c, g.l, 1)
 			if c.change != nil {
 				c.change(r, g, w)
 			}
-			client, own, before, msn, moved := g.psns.client, g.psns.own, r.m.stats, g.msn, g.moved
-			if got := g.miss(w, 0); got != c.want || (g.awaits.word == w) != (c.want == mustWait) {
-				t.Errorf("%s: %v, want %v; %+v", name, got, c.want, g.awaits)
+			client, own, before, msn, moved := g.l.conn.psns.client, g.l.conn.psns.own, r.m.stats, g.l.replies.msn, g.l.moved
+			if got := g.miss(w, 0); got != c.want || (g.l.waits.awaits.word == w) != (c.want == mustWait) {
+				t.Errorf("%s: %v, want %v; %+v", name, got, c.want, g.l.waits.awaits)
 			}
-			if a := g.awaits; a.word != nil && (a.key != w.Key || a.rkey != r.server.key || a.compare != 6 || a.time != g.s.rules[0].MissPatience() || !a.stillFails(g.c.Now)) {
+			if a := g.l.waits.awaits; a.word != nil && (a.key != w.Key || a.rkey != r.server.key || a.compare != 6 || a.time != g.l.s.rules[0].MissPatience() || !a.stillFails(g.c.Now)) {
 				t.Errorf("%s: %+v", name, a)
 			}
-			rec := g.window.find(client)
-			if c.want == told && (rec == nil || rec.state != done || rec.prior != 5 || rec.place != 0 || g.psns.client != client.Add(1) || g.psns.own != own || g.msn != msn+1 || g.moved != moved+1) {
-				t.Errorf("%s: %+v, next %v, MSN %d behind %d", name, rec, g.psns.client, g.msn, msn)
+			rec := g.l.replies.window.find(client)
+			if c.want == told && (rec == nil || rec.state != done || rec.prior != 5 || rec.place != 0 || g.l.conn.psns.client != client.Add(1) || g.l.conn.psns.own != own || g.l.replies.msn != msn+1 || g.l.moved != moved+1) {
+				t.Errorf("%s: %+v, next %v, MSN %d behind %d", name, rec, g.l.conn.psns.client, g.l.replies.msn, msn)
 			}
 			if n := r.m.stats.Told - before.Told; (n == 1) != (c.want == told) {
 				t.Errorf("%s: %d told", name, n)
 			}
-			g.giveUpHeld()
+			g.l.giveUpHeld()
 		})
 	}
 }
@@ -197,7 +199,7 @@ func TestWritesOverWords(t *testing.T) {
 		"no word, in flight": {wire.RCWriteFirst, func(_ *rig, g *placing, _ *atomiccache.Word) {
 			g.f.RETH.VA += 8
 			g.f.RETH.Length = 24
-			g.place, g.out = 0, 1
+			g.l.place, g.l.out = 0, 1
 		}, "waits", 0},
 		"a word, long": {wire.RCWriteFirst, func(_ *rig, g *placing, _ *atomiccache.Word) { g.f.RETH.Length = 24 }, "own", 1},
 		"busy word, long": {wire.RCWriteFirst, func(_ *rig, g *placing, w *atomiccache.Word) {
@@ -206,18 +208,18 @@ func TestWritesOverWords(t *testing.T) {
 			w.State = atomiccache.Closing
 			w.Pending = 1
 		}, "waits", 0},
-		"no operation":       {wire.RCWriteOnlyImm, func(_ *rig, g *placing, _ *atomiccache.Word) { g.ops.max = 0 }, "waits", 0},
-		"shared in flight":   {wire.RCWriteOnlyImm, func(_ *rig, g *placing, _ *atomiccache.Word) { g.place, g.out = 0, 1 }, "waits", 0},
-		"words do not count": {wire.RCWriteOnly, func(_ *rig, g *placing, _ *atomiccache.Word) { g.s.watch = false }, "own", 0},
+		"no operation":       {wire.RCWriteOnlyImm, func(_ *rig, g *placing, _ *atomiccache.Word) { g.l.conn.ops.max = 0 }, "waits", 0},
+		"shared in flight":   {wire.RCWriteOnlyImm, func(_ *rig, g *placing, _ *atomiccache.Word) { g.l.place, g.l.out = 0, 1 }, "waits", 0},
+		"words do not count": {wire.RCWriteOnly, func(_ *rig, g *placing, _ *atomiccache.Word) { g.l.s.watch = false }, "own", 0},
 	} {
 		placed(t, atomicsRule(1), c.op, func(r *rig, g *placing) {
 			w := knownWord(r, g.c.Now)
 			c.change(r, g, w)
-			own := g.psns.own
-			if got := placeOf(g, g.dispatch()); got != c.want || g.ops.tail-g.ops.head != c.ops {
-				t.Errorf("%s: %s, want %s; %d operations", name, got, c.want, g.ops.tail-g.ops.head)
+			own := g.l.conn.psns.own
+			if got := placeOf(g, g.dispatch()); got != c.want || g.l.conn.ops.tail-g.l.conn.ops.head != c.ops {
+				t.Errorf("%s: %s, want %s; %d operations", name, got, c.want, g.l.conn.ops.tail-g.l.conn.ops.head)
 			}
-			if op := g.ops.newest(); op != nil {
+			if op := g.l.conn.ops.newest(); op != nil {
 				end := own.Add(1)
 				if c.op == wire.RCWriteFirst {
 					end = own.Add(3)
@@ -226,7 +228,7 @@ func TestWritesOverWords(t *testing.T) {
 					t.Errorf("%s: %+v", name, op)
 				}
 			}
-			w.Pending, g.acked, g.out, g.msg = 0, g.psns.own, 0, between
+			w.Pending, g.l.conn.acked, g.l.out, g.l.conn.msg = 0, g.l.conn.psns.own, 0, between
 		})
 	}
 }
