@@ -23,7 +23,7 @@ const (
 
 // ringLockTable has the locks that a NIC hands out, and checks that they are handed out correctly.
 type ringLockTable struct {
-	*lane
+	lane   *lane
 	mu     sync.Mutex        // guards holder and next
 	holder [ringLocks]int    // by lock: the client that has it; 0 means that it is free
 	next   [ringLocks]uint64 // by lock: the next ticket
@@ -33,10 +33,10 @@ func newRingLockTable(e *end) *ringLockTable {
 	e.t.Helper()
 	l := &ringLockTable{lane: newLane(e, ringLocks*redn.LockTurnBlocks, ringLocks*redn.LockLen)}
 	for i := range ringLocks {
-		turns := l.queue("turns", 0, verbs.RingInit{Blocks: redn.LockTurnBlocks, Managed: true})
-		lock := redn.Lock{Turns: turns.Queue, Memory: l.data.At(i*redn.LockLen, redn.LockLen)}
-		must(e.t, l.mr.WriteAt(lock.Build(), l.dataAt()+i*redn.LockLen))
-		l.load(turns)
+		turns := l.lane.queue("turns", 0, verbs.RingInit{Blocks: redn.LockTurnBlocks, Managed: true})
+		lock := redn.Lock{Turns: turns.Queue, Memory: l.lane.data.At(i*redn.LockLen, redn.LockLen)}
+		must(e.t, l.lane.mr.WriteAt(lock.Build(), l.lane.dataAt()+i*redn.LockLen))
+		l.lane.load(turns)
 	}
 	return l
 }
@@ -63,7 +63,7 @@ func (l *ringLockTable) release(lock int) {
 
 // ringLockClient is a client that takes locks, with the NIC program that serves it.
 type ringLockClient struct {
-	*lane
+	lane   *lane
 	number int
 	qp     verbs.QP
 	own    verbs.CQ // completion queue of qp
@@ -73,35 +73,35 @@ type ringLockClient struct {
 func newRingLockClient(e *end, locks redn.Mem, number int) *ringLockClient {
 	e.t.Helper()
 	c := &ringLockClient{lane: newLane(e, lockMasterRing+redn.LockWorkerBlocks+redn.LockAnswerBlocks, lockData), number: number}
-	master := c.queue("master", 0, verbs.RingInit{Blocks: lockMasterRing})
-	worker := c.queue("worker", 0, verbs.RingInit{Blocks: redn.LockWorkerBlocks, Managed: true, Counts16: true})
-	received := c.counted(0)
-	answers := c.ring("answers", 0, verbs.RingInit{Blocks: redn.LockAnswerBlocks, Managed: true, Counts16: true}, func(init *verbs.QPInit) {
+	master := c.lane.queue("master", 0, verbs.RingInit{Blocks: lockMasterRing})
+	worker := c.lane.queue("worker", 0, verbs.RingInit{Blocks: redn.LockWorkerBlocks, Managed: true, Counts16: true})
+	received := c.lane.counted(0)
+	answers := c.lane.ring("answers", 0, verbs.RingInit{Blocks: redn.LockAnswerBlocks, Managed: true, Counts16: true}, func(init *verbs.QPInit) {
 		init.RecvCQ, init.MaxRecvWR = received, redn.LockReceives
 	})
-	c.own = need(c.ctx.CreateCQ(8))(c.t)
+	c.own = need(c.lane.ctx.CreateCQ(8))(c.lane.t)
 	c.qp = e.qp(verbs.RC, func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.own, c.own })
 	connect(e, e, answers.qp, c.qp)
 
 	s := &redn.LockServer{
-		Worker: worker.Queue, Answers: answers.Queue, Received: &redn.Counter{Number: received.Number()}, Locks: locks, Client: c.data.At(lockTicketAt, 8),
+		Worker: worker.Queue, Answers: answers.Queue, Received: &redn.Counter{Number: received.Number()}, Locks: locks, Client: c.lane.data.At(lockTicketAt, 8),
 	}
-	pool := redn.NewPool(c.data.At(0, lockPool))
-	receives := need(s.Build(pool))(c.t)
+	pool := redn.NewPool(c.lane.data.At(0, lockPool))
+	receives := need(s.Build(pool))(c.lane.t)
 	s.Start(master.Queue)
-	must(c.t, redn.Verify(map[*redn.Counter]uint32{s.Received: 3 * redn.LockReceives / 2}, master.Queue, worker.Queue, answers.Queue))
-	must(c.t, c.mr.WriteAt(pool.Image(), c.dataAt()))
+	must(c.lane.t, redn.Verify(map[*redn.Counter]uint32{s.Received: 3 * redn.LockReceives / 2}, master.Queue, worker.Queue, answers.Queue))
+	must(c.lane.t, c.lane.mr.WriteAt(pool.Image(), c.lane.dataAt()))
 	for _, sgl := range receives {
-		must(c.t, answers.qp.PostRecv(verbs.RecvWR{SGL: sgl}))
+		must(c.lane.t, answers.qp.PostRecv(verbs.RecvWR{SGL: sgl}))
 	}
-	c.load(worker, answers, master)
+	c.lane.load(worker, answers, master)
 	return c
 }
 
 // send sends a request of n bytes.
 func (c *ringLockClient) send(n int) error {
 	c.sends++
-	return c.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{c.mr.SGE(c.dataAt()+lockAskAt, n)}})
+	return c.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{c.lane.mr.SGE(c.lane.dataAt()+lockAskAt, n)}})
 }
 
 // until takes completions until done returns true or an answer of the NIC has come.
@@ -113,7 +113,7 @@ func (c *ringLockClient) until(done func() bool) error {
 		case err != nil:
 			return err
 		case n == 0:
-			if err := c.own.Wait(c.in(patience)); err != nil {
+			if err := c.own.Wait(c.lane.in(patience)); err != nil {
 				return err
 			}
 		case wc[0].Status != verbs.Success:
@@ -132,8 +132,8 @@ func (c *ringLockClient) round(l *ringLockTable, lock int) error {
 	if err := c.qp.PostRecv(verbs.RecvWR{}); err != nil {
 		return err
 	}
-	ask := redn.AppendTake(nil, l.data.Addr+uint64(lock*redn.LockLen))
-	if err := c.mr.WriteAt(ask, c.dataAt()+lockAskAt); err != nil {
+	ask := redn.AppendTake(nil, l.lane.data.Addr+uint64(lock*redn.LockLen))
+	if err := c.lane.mr.WriteAt(ask, c.lane.dataAt()+lockAskAt); err != nil {
 		return err
 	}
 	if err := c.send(len(ask)); err != nil {
@@ -143,7 +143,7 @@ func (c *ringLockClient) round(l *ringLockTable, lock int) error {
 		return err
 	}
 	var ticket [8]byte
-	if err := c.mr.ReadAt(ticket[:], c.dataAt()+lockTicketAt); err != nil {
+	if err := c.lane.mr.ReadAt(ticket[:], c.lane.dataAt()+lockTicketAt); err != nil {
 		return err
 	}
 	if err := l.take(lock, c.number, binary.LittleEndian.Uint64(ticket[:])); err != nil {
@@ -163,7 +163,7 @@ func testRingLocks(t *testing.T, w *World) {
 	l := newRingLockTable(a)
 	errs := make(chan error, ringLockClients)
 	for i := range ringLockClients {
-		c := newRingLockClient(a, l.data, i+1)
+		c := newRingLockClient(a, l.lane.data, i+1)
 		a.ctx.Runtime().Go(fmt.Sprintf("client-%d", c.number), func() {
 			for round := range ringLockRounds {
 				if err := c.round(l, (round/3+c.number)%ringLocks); err != nil {

@@ -145,7 +145,7 @@ func (e *end) told(n int) (ids []uint64) {
 
 // batch is a lane with a program of many constructs without loops.
 type batch struct {
-	*lane
+	lane         *lane
 	main, second *ringed
 	d            []byte // the data
 	want         [][]byte
@@ -153,32 +153,32 @@ type batch struct {
 
 func newBatch(e *end) *batch {
 	b := &batch{lane: newLane(e, 2*laneBlocks, laneRuns*laneSlot), d: make([]byte, laneRuns*laneSlot)}
-	b.main = b.queue("main", 0, verbs.RingInit{Blocks: laneBlocks})
-	b.second = b.queue("second", 0, verbs.RingInit{Blocks: laneBlocks, Managed: true})
+	b.main = b.lane.queue("main", 0, verbs.RingInit{Blocks: laneBlocks})
+	b.second = b.lane.queue("second", 0, verbs.RingInit{Blocks: laneBlocks, Managed: true})
 	return b
 }
 
 // start lets the NIC execute n constructs, from number first on, with random operands.
 func (b *batch) start(rnd *rand.Rand, id, first, n int) {
-	b.t.Helper()
+	b.lane.t.Helper()
 	b.want = b.want[:0]
 	for i := range n {
 		at := i * laneSlot
-		b.want = append(b.want, Construct(rnd, (first+i)%Constructs, b.main.Queue, b.second.Queue, b.data.At(at, ConstructData), b.d[at:]))
+		b.want = append(b.want, Construct(rnd, (first+i)%Constructs, b.main.Queue, b.second.Queue, b.lane.data.At(at, ConstructData), b.d[at:]))
 	}
-	must(b.t, b.mr.WriteAt(b.d, b.dataAt()))
+	must(b.lane.t, b.lane.mr.WriteAt(b.d, b.lane.dataAt()))
 	b.main.Append(sendring.Entry{Op: sendring.Send})
-	b.tells(b.main, id)
-	b.load(b.second, b.main)
+	b.lane.tells(b.main, id)
+	b.lane.load(b.second, b.main)
 }
 
 // check compares the results of the constructs with those of the same statements in Go.
 func (b *batch) check(first int) {
-	b.t.Helper()
-	must(b.t, b.mr.ReadAt(b.d, b.dataAt()))
+	b.lane.t.Helper()
+	must(b.lane.t, b.lane.mr.ReadAt(b.d, b.lane.dataAt()))
 	for i, want := range b.want {
 		if got := b.d[i*laneSlot:][:len(want)]; !bytes.Equal(got, want) {
-			b.t.Fatalf("run %d, construct %d:\ngot  % x\nwant % x", first+i, (first+i)%Constructs, got, want)
+			b.lane.t.Fatalf("run %d, construct %d:\ngot  % x\nwant % x", first+i, (first+i)%Constructs, got, want)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func testSendRing(t *testing.T, w *World) {
 		t.Errorf("the doorbell of a managed ring: %v", err)
 	}
 	b.main.Append(sendring.Entry{Op: 0x1f})
-	b.load(b.main)
+	b.lane.load(b.main)
 	a.becomes(b.main.qp, verbs.StateError)
 	must(t, b.main.qp.Destroy())
 }

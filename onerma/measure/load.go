@@ -57,7 +57,7 @@ func RunLoad(ctx context.Context, n *host.NIC, gate func(), peers []netip.Addr, 
 	defer p.Close()
 	// When ctx ends, the process ends, and with it all waits for READs.
 	defer context.AfterFunc(ctx, p.Close)()
-	r := &loading{ctx: ctx, proc: p, load: load, drawn: perf.NewArrivals(load), flying: make(chan struct{}, perf.MaxLoadFlying)}
+	r := &loading{ctx: ctx, proc: p, load: load, drawn: load.Arrivals(), flying: make(chan struct{}, perf.MaxLoadFlying)}
 	defer func() { err = errors.Join(err, r.giveBack()) }()
 	if err := r.borrow(peers); err != nil {
 		return res, err

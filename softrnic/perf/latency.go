@@ -94,7 +94,7 @@ func planLat(c *Config) plan {
 		slot := func(k int) int { return k % 2 }
 		j := s.transfer(op, code, c.Iters, 0, slot, slot)
 		if c.Verify {
-			verifyLat(s, c, &j, res)
+			s.verifyLat(c, &j, res)
 		}
 		return s.latency(j, res)
 	}
@@ -103,7 +103,7 @@ func planLat(c *Config) plan {
 }
 
 // verifyLat makes the stream compare each message, outside of the measured time.
-func verifyLat(s *session, c *Config, j *stream, res *Result) {
+func (s *session) verifyLat(c *Config, j *stream, res *Result) {
 	fill := j.wr
 	if c.Test == ReadLat {
 		j.wr = func(k int, wr *verbs.SendWR) {

@@ -104,7 +104,8 @@ type Arrivals struct {
 	load *Load
 }
 
-func NewArrivals(l *Load) *Arrivals {
+// Arrivals returns what draws the READs of the load, by its Seed.
+func (l *Load) Arrivals() *Arrivals {
 	return &Arrivals{rand: rand.New(rand.NewPCG(l.Seed, 1)), load: l}
 }
 

@@ -34,7 +34,7 @@ func TestLoadValidate(t *testing.T) {
 // READs begin at the rate of the load, and all hosts get some.
 func TestArrivals(t *testing.T) {
 	l := Load{To: make([]string, 5), Rate: 1000, Seed: 3}
-	a := NewArrivals(&l)
+	a := l.Arrivals()
 	var sum time.Duration
 	var peers [5]int
 	for range 10_000 {
@@ -49,7 +49,7 @@ func TestArrivals(t *testing.T) {
 			t.Errorf("READs by host: %v", peers)
 		}
 	}
-	if b := NewArrivals(&l); b.Gap() != NewArrivals(&l).Gap() {
+	if b := l.Arrivals(); b.Gap() != l.Arrivals().Gap() {
 		t.Error("equal seeds draw different times")
 	}
 }

@@ -80,7 +80,7 @@ func (w *work) Serve() {
 		w.ls.run()
 		return
 	}
-	s := &sink{work: w, pat: Pattern{w.seed}}
+	s := &sink{w: w, pat: Pattern{w.seed}}
 	// The error is ignored, because the client notices the failure itself: its work requests fail,
 	// or w.report, which it READs, does not change any more.
 	_ = s.serve()

@@ -17,7 +17,7 @@ const sendID = 1 << 32
 // sink is the server's part in a connection without lanes. It posts receives and takes messages,
 // until the queue pair is in ERROR or the client has sent nothing for idleLimit.
 type sink struct {
-	*work
+	w     *work
 	pat   Pattern
 	count uint64 // messages received
 	bad   uint64 // messages received with wrong bytes
@@ -28,16 +28,16 @@ type sink struct {
 }
 
 func (m *sink) serve() error {
-	n := m.recvs
+	n := m.w.recvs
 	m.sges = make([]verbs.SGE, n)
 	for i := range n {
-		m.sges[i] = m.data.SGE(i*m.size, m.size)
+		m.sges[i] = m.w.data.SGE(i*m.w.size, m.w.size)
 		m.again = append(m.again, m.recv(i))
 	}
-	if err := m.QP.PostRecv(m.again...); err != nil {
+	if err := m.w.QP.PostRecv(m.again...); err != nil {
 		return err
 	}
-	if err := m.report.Store64(reportReady, 1); err != nil {
+	if err := m.w.report.Store64(reportReady, 1); err != nil {
 		return err
 	}
 	return m.loop(m.take)
@@ -46,11 +46,11 @@ func (m *sink) serve() error {
 // loop passes completions to take until take fails, or the client has sent nothing for idleLimit.
 func (m *sink) loop(take func(wcs []verbs.WC) error) error {
 	for {
-		n, err := m.CQ.Poll(m.wcs[:])
+		n, err := m.w.CQ.Poll(m.wcs[:])
 		switch {
 		case err != nil:
 		case n == 0:
-			err = m.CQ.Wait(m.rt.Now().Add(idleLimit))
+			err = m.w.CQ.Wait(m.w.rt.Now().Add(idleLimit))
 		default:
 			err = take(m.wcs[:n])
 		}
@@ -81,11 +81,11 @@ func (m *sink) take(wcs []verbs.WC) error {
 			if err := m.judge(slot, int(wc.ByteLen)); err != nil {
 				return err
 			}
-			if m.mode == modeEcho {
+			if m.w.mode == modeEcho {
 				// The receive of this slot is posted again when its echo has been sent.
 				sge := []verbs.SGE{m.sges[slot]}
 				sge[0].Length = wc.ByteLen
-				if err := m.QP.PostSend(verbs.SendWR{ID: wc.ID | sendID, Op: verbs.OpSend, Flags: verbs.Signalled, SGL: sge}); err != nil {
+				if err := m.w.QP.PostSend(verbs.SendWR{ID: wc.ID | sendID, Op: verbs.OpSend, Flags: verbs.Signalled, SGL: sge}); err != nil {
 					return err
 				}
 				continue
@@ -93,10 +93,10 @@ func (m *sink) take(wcs []verbs.WC) error {
 		}
 		m.again = append(m.again, m.recv(slot))
 	}
-	if err := m.QP.PostRecv(m.again...); err != nil {
+	if err := m.w.QP.PostRecv(m.again...); err != nil {
 		return err
 	}
-	return m.report.Store64(reportCount, m.count)
+	return m.w.report.Store64(reportCount, m.count)
 }
 
 // judge compares the message in a slot, which has n bytes, with the message that is expected next.
@@ -104,25 +104,25 @@ func (m *sink) judge(slot, n int) error {
 	msg := m.count
 	m.count++
 	m.bytes += uint64(n)
-	return m.judgeAs(msg, m.buf[slot*m.size:slot*m.size+n])
+	return m.judgeAs(msg, m.w.buf[slot*m.w.size:slot*m.w.size+n])
 }
 
 // judgeAs compares b with message msg.
 func (m *sink) judgeAs(msg uint64, b []byte) error {
-	if !m.verify {
+	if !m.w.verify {
 		return nil
 	}
 	off := m.pat.Check(b, msg)
-	if off < 0 && len(b) != m.size {
+	if off < 0 && len(b) != m.w.size {
 		off = len(b)
 	}
-	err := m.report.Store64(reportBytes, m.bytes)
+	err := m.w.report.Store64(reportBytes, m.bytes)
 	if off < 0 {
 		return err
 	}
 	if m.bad == 0 {
-		err = errors.Join(err, m.report.Store64(reportBadMsg, msg), m.report.Store64(reportBadByte, uint64(off)))
+		err = errors.Join(err, m.w.report.Store64(reportBadMsg, msg), m.w.report.Store64(reportBadByte, uint64(off)))
 	}
 	m.bad++
-	return errors.Join(err, m.report.Store64(reportBad, m.bad))
+	return errors.Join(err, m.w.report.Store64(reportBad, m.bad))
 }

@@ -152,7 +152,7 @@ func areaOf(size int) int { return 2 * ((size + pageSize - 1) / pageSize * pageS
 // perftestRun is the state of one run of a test of perftest.
 type perftestRun struct {
 	Perftest
-	*end
+	end   *end
 	conn  io.ReadWriter
 	area  int    // length of one of the two buffers in bytes; see areaOf
 	recvs int    // receives that this side keeps posted, if it receives
@@ -174,8 +174,8 @@ func (t *perftestRun) both(ctx verbs.Context, r *Result) error {
 		return err
 	}
 	t.our = record{
-		Outs: uint16(t.Outs), QPN: t.qp.QPN(), PSN: wire.PSN(t.rt.Rand().Uint32() & 0xffffff), RKey: t.mr.RKey(),
-		VAddr: t.mr.Addr() + uint64(t.area), GID: ctx.Device().GIDs[source],
+		Outs: uint16(t.Outs), QPN: t.end.qp.QPN(), PSN: wire.PSN(t.end.rt.Rand().Uint32() & 0xffffff), RKey: t.end.mr.RKey(),
+		VAddr: t.end.mr.Addr() + uint64(t.area), GID: ctx.Device().GIDs[source],
 	}
 	if err := t.swap(); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (t *perftestRun) both(ctx verbs.Context, r *Result) error {
 	if err := noAddress(t.their.GID); err != nil {
 		return err
 	}
-	err = t.connect(link{
+	err = t.end.connect(link{
 		to: verbs.AHAttr{DestGID: t.their.GID, SourceGID: source}, qpn: t.their.QPN, theirPSN: t.their.PSN, ourPSN: t.our.PSN,
 		mtu: verbs.MTU(t.MTU), outs: min(t.Outs, int(t.their.Outs)), theirOuts: min(int(t.their.Outs), maxOuts), timeout: t.Timeout,
 	})
@@ -204,12 +204,12 @@ func (t *perftestRun) both(ctx verbs.Context, r *Result) error {
 			return err
 		}
 	}
-	begin := t.rt.Now()
+	begin := t.end.rt.Now()
 	n, err := t.traffic()
 	if err != nil {
 		return err
 	}
-	r.Elapsed = t.rt.Now().Sub(begin)
+	r.Elapsed = t.end.rt.Now().Sub(begin)
 	r.Iters, r.Bytes = n, uint64(n)*uint64(t.Size)
 	r.rates()
 	if strings.HasSuffix(t.Test, "_lat") && t.Test[:4] != "read" && t.Test[:6] != "atomic" {
@@ -295,7 +295,7 @@ func (t *perftestRun) part(s script, r *Result) error {
 		}
 	}
 	if !s.done {
-		t.rt.Sleep(farewell)
+		t.end.rt.Sleep(farewell)
 		return nil
 	}
 	// For this last step the roles change: the server sends "done" first.

@@ -102,8 +102,8 @@ func (p Pingpong) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 
 // pingpongRun is a ping-pong over one queue pair.
 type pingpongRun struct {
-	rally
-	*end
+	rally       rally
+	end         *end
 	slot, slots int    // length of a slot of the memory in bytes, and number of slots for receives
 	got         []byte // the message that is being checked
 	posted      int    // number of posted sends
@@ -162,7 +162,7 @@ func (p *pingpongRun) both(ctx verbs.Context, conn io.ReadWriter, r *Result) err
 	for i := range p.got {
 		p.got[i] = fillByte
 	}
-	if err := p.mr.WriteAt(p.got[:p.Size], 0); err != nil {
+	if err := p.end.mr.WriteAt(p.got[:p.rally.Size], 0); err != nil {
 		return err
 	}
 	for i := range p.slots {
@@ -170,20 +170,20 @@ func (p *pingpongRun) both(ctx verbs.Context, conn io.ReadWriter, r *Result) err
 			return err
 		}
 	}
-	our := place{QPN: p.qp.QPN(), PSN: wire.PSN(p.rt.Rand().Uint32() & 0xffffff)}
-	source, err := announced(ctx, p.Source)
+	our := place{QPN: p.end.qp.QPN(), PSN: wire.PSN(p.end.rt.Rand().Uint32() & 0xffffff)}
+	source, err := announced(ctx, p.rally.Source)
 	if err != nil {
 		return err
 	}
 	our.GID = ctx.Device().GIDs[source]
-	err = p.meet(conn, []place{our}, 1, source, func(_ int, l link) error {
+	err = p.rally.meet(conn, []place{our}, 1, source, func(_ int, l link) error {
 		r.QPN, r.PeerQPN = uint32(our.QPN), uint32(l.qpn)
-		return p.connect(l)
+		return p.end.connect(l)
 	})
 	if err != nil {
 		return err
 	}
-	return p.measure(p.rt, r, p.play)
+	return p.rally.measure(p.end.rt, r, p.play)
 }
 
 // meet exchanges n places with the peer (see place). The first places of this side are those in
@@ -237,37 +237,37 @@ func announced(ctx verbs.Context, source int) (int, error) {
 }
 
 func (p *pingpongRun) receive(slot int) error {
-	return p.qp.PostRecv(verbs.RecvWR{ID: uint64(slot), SGL: []verbs.SGE{p.mr.SGE(slot*p.slot, p.slot)}})
+	return p.end.qp.PostRecv(verbs.RecvWR{ID: uint64(slot), SGL: []verbs.SGE{p.end.mr.SGE(slot*p.slot, p.slot)}})
 }
 
 func (p *pingpongRun) send() error {
 	p.posted++
-	return p.qp.PostSend(p.address(verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{p.mr.SGE(0, p.Size)}}))
+	return p.end.qp.PostSend(p.end.address(verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{p.end.mr.SGE(0, p.rally.Size)}}))
 }
 
 // play answers each message with a message, until both sides have received all. Like the programs,
 // it sends the next message when its last one has completed and the peer's message has arrived.
 func (p *pingpongRun) play() error {
-	if !p.Server {
+	if !p.rally.Server {
 		if err := p.send(); err != nil {
 			return err
 		}
 	}
 	answered := 0
-	for p.sent < p.Iters || p.rcvd < p.Iters {
-		wcs, err := p.take()
+	for p.rally.sent < p.rally.Iters || p.rally.rcvd < p.rally.Iters {
+		wcs, err := p.end.take()
 		if err != nil {
 			return err
 		}
 		for i := range wcs {
 			if wcs[i].Opcode != verbs.WCRecv {
-				p.sent++
+				p.rally.sent++
 			} else if err := p.received(&wcs[i]); err != nil {
 				return err
 			}
 		}
-		if p.sent == p.posted && p.rcvd > answered && p.posted < p.Iters {
-			answered = p.rcvd
+		if p.rally.sent == p.posted && p.rally.rcvd > answered && p.posted < p.rally.Iters {
+			answered = p.rally.rcvd
 			if err := p.send(); err != nil {
 				return err
 			}
@@ -278,14 +278,14 @@ func (p *pingpongRun) play() error {
 
 // received checks a message and posts its receive again.
 func (p *pingpongRun) received(wc *verbs.WC) error {
-	p.rcvd++
-	if n := int(wc.ByteLen) - p.grh(); n != p.Size {
-		return p.wrongSize(n)
+	p.rally.rcvd++
+	if n := int(wc.ByteLen) - p.end.grh(); n != p.rally.Size {
+		return p.rally.wrongSize(n)
 	}
-	if err := p.mr.ReadAt(p.got, int(wc.ID)*p.slot); err != nil {
+	if err := p.end.mr.ReadAt(p.got, int(wc.ID)*p.slot); err != nil {
 		return err
 	}
-	if err := filled(p.got[p.grh():], fillByte, p.rcvd); err != nil {
+	if err := filled(p.got[p.end.grh():], fillByte, p.rally.rcvd); err != nil {
 		return err
 	}
 	return p.receive(int(wc.ID))

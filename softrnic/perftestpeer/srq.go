@@ -25,7 +25,7 @@ const (
 
 // srqRun is a run of ibv_srq_pingpong: several RC queue pairs share one receive queue.
 type srqRun struct {
-	rally
+	rally rally
 	objects
 	srq  verbs.SRQ
 	qps  []*srqQP
@@ -46,18 +46,18 @@ type srqQP struct {
 func (p Pingpong) runSRQ(ctx verbs.Context, conn io.ReadWriter) (r Result, err error) {
 	s := &srqRun{rally: rally{Pingpong: p}, byQP: map[wire.QPN]*srqQP{}, slots: min(p.Depth, max(1, 16<<20/p.Size))}
 	defer func() { err = errors.Join(err, s.close()) }()
-	source, err := announced(ctx, s.Source)
+	source, err := announced(ctx, s.rally.Source)
 	if err != nil {
 		return r, err
 	}
 	if err = s.prepare(ctx, source); err != nil {
 		return r, err
 	}
-	if err = s.meet(conn, s.our, srqPlaces, source, func(i int, l link) error { return l.up(s.qps[i]) }); err != nil {
+	if err = s.rally.meet(conn, s.our, srqPlaces, source, func(i int, l link) error { return l.up(s.qps[i]) }); err != nil {
 		return r, err
 	}
 	r.QPN = uint32(s.our[0].QPN)
-	err = s.measure(s.rt, &r, s.play)
+	err = s.rally.measure(s.rt, &r, s.play)
 	return r, err
 }
 
@@ -65,20 +65,20 @@ func (p Pingpong) runSRQ(ctx verbs.Context, conn io.ReadWriter) (r Result, err e
 // side announces. The first slot has the message that this side sends, which is zero like all new
 // memory.
 func (s *srqRun) prepare(ctx verbs.Context, source int) (err error) {
-	if err = s.open(ctx, s.slots+2*s.QueuePairs, s.Size*(s.slots+1), verbs.LocalWrite, s.Patience); err != nil {
+	if err = s.open(ctx, s.slots+2*s.rally.QueuePairs, s.rally.Size*(s.slots+1), verbs.LocalWrite, s.rally.Patience); err != nil {
 		return err
 	}
 	if s.srq, err = s.pd.CreateSRQ(verbs.SRQInit{MaxWR: s.slots}); err != nil {
 		return err
 	}
 	s.undo = append(s.undo, s.srq.Destroy)
-	s.got, s.blank = make([]byte, s.Size), bytes.Repeat([]byte{srqBlank}, s.Size)
+	s.got, s.blank = make([]byte, s.rally.Size), bytes.Repeat([]byte{srqBlank}, s.rally.Size)
 	for i := range s.slots {
 		if err := s.receive(i + 1); err != nil {
 			return err
 		}
 	}
-	for range s.QueuePairs {
+	for range s.rally.QueuePairs {
 		qp, err := s.createQP(verbs.QPInit{SRQ: s.srq, MaxSendWR: 4})
 		if err != nil {
 			return err
@@ -96,15 +96,15 @@ func (s *srqRun) prepare(ctx verbs.Context, source int) (err error) {
 // receive posts a receive into a slot. Before that it fills the slot with bytes that differ from
 // the expected message.
 func (s *srqRun) receive(slot int) error {
-	if err := s.mr.WriteAt(s.blank, slot*s.Size); err != nil {
+	if err := s.mr.WriteAt(s.blank, slot*s.rally.Size); err != nil {
 		return err
 	}
-	return s.srq.PostRecv(verbs.RecvWR{ID: uint64(slot), SGL: []verbs.SGE{s.mr.SGE(slot*s.Size, s.Size)}})
+	return s.srq.PostRecv(verbs.RecvWR{ID: uint64(slot), SGL: []verbs.SGE{s.mr.SGE(slot*s.rally.Size, s.rally.Size)}})
 }
 
 func (s *srqRun) send(q *srqQP) error {
 	q.sending, q.awaiting = true, true
-	return q.PostSend(verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{s.mr.SGE(0, s.Size)}})
+	return q.PostSend(verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{s.mr.SGE(0, s.rally.Size)}})
 }
 
 // play runs until the agreed number of messages has been sent and received, over all queue pairs
@@ -112,13 +112,13 @@ func (s *srqRun) send(q *srqQP) error {
 func (s *srqRun) play() error {
 	for _, q := range s.qps {
 		q.awaiting = true
-		if !s.Server {
+		if !s.rally.Server {
 			if err := s.send(q); err != nil {
 				return err
 			}
 		}
 	}
-	for s.sent < s.Iters || s.rcvd < s.Iters {
+	for s.rally.sent < s.rally.Iters || s.rally.rcvd < s.rally.Iters {
 		wcs, err := s.take()
 		if err != nil {
 			return err
@@ -135,25 +135,25 @@ func (s *srqRun) play() error {
 func (s *srqRun) completed(wc *verbs.WC) error {
 	q := s.byQP[wc.QPN]
 	if wc.Opcode == verbs.WCRecv {
-		s.rcvd++
+		s.rally.rcvd++
 		q.awaiting = false
-		if n := int(wc.ByteLen); n != s.Size {
-			return s.wrongSize(n)
+		if n := int(wc.ByteLen); n != s.rally.Size {
+			return s.rally.wrongSize(n)
 		}
-		if err := s.mr.ReadAt(s.got, int(wc.ID)*s.Size); err != nil {
+		if err := s.mr.ReadAt(s.got, int(wc.ID)*s.rally.Size); err != nil {
 			return err
 		}
-		if err := filled(s.got, srqFill, s.rcvd); err != nil {
+		if err := filled(s.got, srqFill, s.rally.rcvd); err != nil {
 			return err
 		}
 		if err := s.receive(int(wc.ID)); err != nil {
 			return err
 		}
 	} else {
-		s.sent++
+		s.rally.sent++
 		q.sending = false
 	}
-	if s.sent < s.Iters && !q.sending && !q.awaiting {
+	if s.rally.sent < s.rally.Iters && !q.sending && !q.awaiting {
 		return s.send(q)
 	}
 	return nil

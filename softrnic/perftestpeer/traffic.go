@@ -24,7 +24,7 @@ func (t *perftestRun) traffic() (int, error) {
 }
 
 func (t *perftestRun) receive() error {
-	return t.qp.PostRecv(verbs.RecvWR{SGL: []verbs.SGE{t.mr.SGE(t.area, t.Size)}})
+	return t.end.qp.PostRecv(verbs.RecvWR{SGL: []verbs.SGE{t.end.mr.SGE(t.area, t.Size)}})
 }
 
 // work returns the work request for the next message. Its local memory begins at the start of this
@@ -32,7 +32,7 @@ func (t *perftestRun) receive() error {
 // messages of at most half a page one behind the other into a page of the buffers; for the peer
 // this makes no difference.
 func (t *perftestRun) work() verbs.SendWR {
-	wr := verbs.SendWR{SGL: []verbs.SGE{t.mr.SGE(0, t.Size)}, RemoteAddr: t.their.VAddr, RKey: t.their.RKey}
+	wr := verbs.SendWR{SGL: []verbs.SGE{t.end.mr.SGE(0, t.Size)}, RemoteAddr: t.their.VAddr, RKey: t.their.RKey}
 	switch t.Test {
 	case "write_bw", "write_lat":
 		wr.Op = verbs.OpWrite
@@ -53,11 +53,11 @@ func (t *perftestRun) work() verbs.SendWR {
 func (t *perftestRun) stream() error {
 	for posted, done := 0, 0; done < t.Iters; {
 		for ; posted < t.Iters && posted-done < t.Depth; posted++ {
-			if err := t.qp.PostSend(t.work()); err != nil {
+			if err := t.end.qp.PostSend(t.work()); err != nil {
 				return err
 			}
 		}
-		wcs, err := t.take()
+		wcs, err := t.end.take()
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (t *perftestRun) stream() error {
 // sink receives all messages of the client.
 func (t *perftestRun) sink() error {
 	for got := 0; got < t.Iters; {
-		wcs, err := t.take()
+		wcs, err := t.end.take()
 		if err != nil {
 			return err
 		}
@@ -91,12 +91,12 @@ func (t *perftestRun) sendLatency() error {
 	sent, done, got := 0, 0, 0
 	for sent < t.Iters || done < t.Iters || got < t.Iters {
 		if mine := got + 1; sent < t.Iters && sent == done && (t.Server && sent < got || !t.Server && sent < mine) {
-			if err := t.qp.PostSend(t.work()); err != nil {
+			if err := t.end.qp.PostSend(t.work()); err != nil {
 				return err
 			}
 			sent++
 		}
-		wcs, err := t.take()
+		wcs, err := t.end.take()
 		if err != nil {
 			return err
 		}
@@ -135,13 +135,13 @@ func (t *perftestRun) writeLatency() error {
 				return err
 			}
 		}
-		if err := t.mr.WriteAt([]byte{byte(n)}, last); err != nil {
+		if err := t.end.mr.WriteAt([]byte{byte(n)}, last); err != nil {
 			return err
 		}
-		if err := t.qp.PostSend(t.work()); err != nil {
+		if err := t.end.qp.PostSend(t.work()); err != nil {
 			return err
 		}
-		if _, err := t.take(); err != nil {
+		if _, err := t.end.take(); err != nil {
 			return err
 		}
 	}
@@ -153,20 +153,20 @@ func (t *perftestRun) writeLatency() error {
 
 // watch waits until the byte at `off` is v.
 func (t *perftestRun) watch(off int, v byte) error {
-	end := t.rt.Now().Add(t.patience)
+	end := t.end.rt.Now().Add(t.end.patience)
 	var b [1]byte
 	for n := 0; ; n++ {
-		if err := t.mr.ReadAt(b[:], off); err != nil {
+		if err := t.end.mr.ReadAt(b[:], off); err != nil {
 			return err
 		}
 		if b[0] == v {
 			return nil
 		}
 		if n > looks {
-			if t.rt.Now() > end {
-				return fmt.Errorf("the peer's message did not arrive within %v: %w", t.patience, verbs.ErrTimeout)
+			if t.end.rt.Now() > end {
+				return fmt.Errorf("the peer's message did not arrive within %v: %w", t.end.patience, verbs.ErrTimeout)
 			}
-			t.rt.Sleep(pause)
+			t.end.rt.Sleep(pause)
 		}
 	}
 }

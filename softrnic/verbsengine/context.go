@@ -83,7 +83,7 @@ func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	}
 	q.SetOwner(c.owner)
 	handle := &cq{ctx: c, cq: q}
-	handle.nonEmpty.cq, handle.event.cq = handle, handle
+	handle.nonEmpty, handle.event = awaited{cq: q}, awaited{cq: q, event: true}
 	return listed(c.cqs, handle), nil
 }
 

@@ -15,8 +15,7 @@ type cq struct {
 	ctx *Context
 	cq  *engine.CQ
 	// Conditions of Wait and WaitEvent; they are fields so that waiting allocates nothing.
-	nonEmpty nonEmpty
-	event    fired
+	nonEmpty, event awaited
 }
 
 var _ verbs.CountedCQ = (*cq)(nil)
@@ -97,20 +96,21 @@ func (c *cq) IgnoreOverrun() error { return c.with((*ring.CQ).IgnoreOverrun) }
 
 func (c *cq) Destroy() error { return end(c.ctx, c.ctx.cqs, c, c.cq.Destroy) }
 
-// nonEmpty is the condition that Poll would return completions or fail.
-type nonEmpty struct{ cq *cq }
-
-func (n *nonEmpty) Ready(*engine.Engine) bool {
-	q, err := n.cq.cq.Queue()
-	return err != nil || q.Len() > 0
+// awaited is a condition of a completion queue: that Poll would return completions, or that the event
+// which Arm has requested was raised. It is also met when the queue was destroyed.
+type awaited struct {
+	cq    *engine.CQ
+	event bool
 }
 
-// fired is the condition of WaitEvent: the event requested by Arm was raised, or the queue was
-// destroyed.
-type fired struct{ cq *cq }
-
-// Ready reports whether the event was raised, and consumes it.
-func (f *fired) Ready(*engine.Engine) bool {
-	q, err := f.cq.cq.Queue()
-	return err != nil || q.Fired()
+// Ready reports whether the condition is met; it consumes the event.
+func (a *awaited) Ready(*engine.Engine) bool {
+	q, err := a.cq.Queue()
+	if err != nil {
+		return true
+	}
+	if a.event {
+		return q.Fired()
+	}
+	return q.Len() > 0
 }

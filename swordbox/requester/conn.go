@@ -177,7 +177,7 @@ type Conn struct {
 	requests
 	recovery
 	reverse
-	pace
+	pace   pace
 	user   User
 	answer wire.BTH // the BTH of the response that Packet is handling
 	busy   bool     // Packet is running; it calls pump at its end
@@ -234,7 +234,7 @@ func New(cfg Config, user User) *Conn {
 	cfg = cfg.withDefaults()
 	c := &Conn{user: user}
 	c.cfg, c.ring = cfg, make([]entry, firstRing)
-	c.rtoAt, c.rnrAt, c.until = clock.Never, clock.Never, clock.Never
+	c.rtoAt, c.rnrAt, c.pace.until = clock.Never, clock.Never, clock.Never
 	return c
 }
 
@@ -373,7 +373,7 @@ func (c *Conn) Spare() int {
 	if c.next != c.tail || !c.mayPass(false) {
 		return 0
 	}
-	return c.allows(c.window-int(c.next-c.una), c.link.MTU)
+	return c.pace.allows(c.window-int(c.next-c.una), c.link.MTU)
 }
 
 // SubmitOnce sends a WRITE of which it keeps no payload, because a switch has no room for copies of
@@ -381,7 +381,7 @@ func (c *Conn) Spare() int {
 // place. So all later requests stay valid, but the payload may be lost, and the answer is Acked all
 // the same. The result is false if the WRITE cannot be sent at once (SendsNow).
 func (c *Conn) SubmitOnce(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
-	c.resume(ctx.Now)
+	c.pace.resume(ctx.Now)
 	if !c.SendsNow(f.BTH.Opcode, len(f.Payload)) {
 		c.stats.NoRoom++
 		return false
@@ -399,7 +399,7 @@ func (c *Conn) SubmitOnce(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 
 // take appends a request to the ring if there is room, and reports whether there was.
 func (c *Conn) take(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
-	c.resume(ctx.Now)
+	c.pace.resume(ctx.Now)
 	if !c.Room(len(f.Payload)) {
 		c.stats.NoRoom++
 		return false

@@ -42,16 +42,16 @@ func (c *Conn) SetLimits(l Limits) {
 	if l.Burst == 0 {
 		l.Burst = usualBurst
 	}
-	if l != c.limits {
-		if c.full = 0; c.paused() {
-			c.until = c.seen
+	if l != c.pace.limits {
+		if c.pace.full = 0; c.pace.paused() {
+			c.pace.until = c.pace.seen
 		}
 	}
-	c.limits = l
+	c.pace.limits = l
 }
 
 // Limits returns the limits in force.
-func (c *Conn) Limits() Limits { return c.limits }
+func (c *Conn) Limits() Limits { return c.pace.limits }
 
 // paused reports whether the next frame must wait for its time.
 func (p *pace) paused() bool { return p.until != clock.Never }

@@ -10,7 +10,7 @@ import (
 // arm starts the ACK timer if a request is in flight and the timer is not running. It does not run while
 // Limits.Rate holds back the retransmission of the oldest request.
 func (c *Conn) arm(now clock.Time) {
-	if c.rtoAt == clock.Never && c.high != c.una && (c.next != c.una || !c.paused()) {
+	if c.rtoAt == clock.Never && c.high != c.una && (c.next != c.una || !c.pace.paused()) {
 		c.rtoAt = now.Add(c.rto())
 	}
 }
@@ -42,7 +42,7 @@ func (c *Conn) Tick(ctx *pipeline.Ctx) {
 		c.rnrAt = clock.Never
 		c.pump(ctx)
 	}
-	if c.until <= ctx.Now {
+	if c.pace.until <= ctx.Now {
 		c.pump(ctx)
 	}
 	if c.refused && c.rtoAt <= ctx.Now {
@@ -68,7 +68,7 @@ func (c *Conn) Deadline() clock.Time {
 	if c.rnrAt != clock.Never {
 		return c.rnrAt // the ACK timer does not run during an RNR wait
 	}
-	return clock.Min(c.rtoAt, c.until)
+	return clock.Min(c.rtoAt, c.pace.until)
 }
 
 // Stats counts what a Conn did.

@@ -14,7 +14,7 @@ func (c *Conn) maySend() bool { return c.next != c.tail && c.mayPass(c.at(c.next
 // mayPass reports whether a request may be sent at position next. answered says whether it is a
 // READ or an atomic.
 func (c *Conn) mayPass(answered bool) bool {
-	return c.state == Up && !c.refused && !c.paused() && c.rnrAt == clock.Never && int(c.next-c.una) < c.window &&
+	return c.state == Up && !c.refused && !c.pace.paused() && c.rnrAt == clock.Never && int(c.next-c.una) < c.window &&
 		// the responder has resources for Depth READs and atomics, IBTA 9.7.3
 		(c.reads < c.link.Depth || !answered)
 }
@@ -40,11 +40,11 @@ func (c *Conn) depart(ctx *pipeline.Ctx, f *wire.Frame) (note string) {
 		}
 	}
 	e.sent = true
-	c.mark(f)
+	c.pace.mark(f)
 	transform.Request(f, &c.link.To, psn)
 	n := f.Len()
 	c.stats.Bytes += uint64(n)
-	if c.spend(ctx.Now, n) {
+	if c.pace.spend(ctx.Now, n) {
 		c.stats.Pauses++
 	}
 	return note
@@ -52,7 +52,7 @@ func (c *Conn) depart(ctx *pipeline.Ctx, f *wire.Frame) (note string) {
 
 // pump sends the requests that window and depth allow.
 func (c *Conn) pump(ctx *pipeline.Ctx) {
-	c.resume(ctx.Now)
+	c.pace.resume(ctx.Now)
 	for c.maySend() {
 		c.load(c.at(c.next))
 		note := c.depart(ctx, &c.tx)

@@ -108,7 +108,7 @@ func (r *roceLoading) goesOn(until clock.Time) bool { return r.ctx.Err() == nil 
 func (r *roceLoading) run(targets []remotemem.Target) error {
 	begin := max(r.clock(), r.at(r.load.Begin))
 	r.result.Began = r.unix(begin)
-	drawn := perf.NewArrivals(r.load)
+	drawn := r.load.Arrivals()
 	end, last := r.at(r.load.End), r.at(r.load.Last)
 	next := begin
 	if r.load.Rate > 0 {
