@@ -102,7 +102,7 @@
 //	      records: 65536     # with action trace: records of 128 bytes in the ring on all servers together, 1 to 1048576. Default 4096.
 //	      batch: 16          # with action trace: records that one WRITE has at most, 1 to 32. Default 8.
 //	      kvport: 11211      # with action cache: UDP port of the key-value server whose GETs the switch answers. Default 11211.
-//	      items: 65536       # with action cache: values that the memory of all servers (store) can have, 1 to 65536. Default 4096.
+//	      items: 65536       # with action cache: values that the memory of all servers (store) can have, 1 to 1073741824. Default 4096.
 //	      size: 512          # with action cache: bytes of the cell of a value, 64 to 4096, a multiple of 8. Default 1024.
 //	      hot: 2             # with action cache: how many GETs of a key make the switch keep its value, 1 to 16384. Default 8.
 //	      age: 100ms         # with action cache: how long a value answers GETs before the server is asked again, 1us to 1h. Default 1s.

@@ -1,8 +1,11 @@
 package netcache
 
-// sender is who has sent a request, and under which number.
+// sender is who has sent a request, and under which number. Clients of two VLANs may have the same address, and
+// the bytes of an address of IPv4 may begin one of IPv6.
 type sender struct {
 	addr     [16]byte
+	v6       bool
+	vlan     uint64 // see packet
 	port, id uint16
 }
 
@@ -28,7 +31,7 @@ const maxAsked = 1 << 13
 func newAskeds() askeds { return askeds{places: make([]asked, maxAsked)} }
 
 func (t *askeds) set(a *sender) []asked {
-	h := hashOf(begin^uint64(a.port)<<16^uint64(a.id), a.addr[:])
+	h := hashOf(begin^uint64(a.port)<<16^uint64(a.id)^a.vlan<<32, a.addr[:])
 	i := int(h>>16%(maxAsked/ways)) * ways
 	return t.places[i : i+ways]
 }
@@ -75,7 +78,7 @@ type probe struct {
 	client sender // as the client has sent it
 	number uint32
 	at     int
-	fill   uint32
+	fill   uint64
 	hash   uint64
 	live   bool
 }
@@ -103,15 +106,15 @@ func (t *probes) begin(n *numbers, p probe, busy func(*probe) bool) (port, id ui
 	return uint16(firstPort + p.number>>16), uint16(p.number), true
 }
 
-// end returns the probe that an answer to a port and a number belongs to, and forgets it. ok is false if there
-// is none.
-func (t *probes) end(addr [16]byte, port, id uint16) (p probe, ok bool) {
-	if port < firstPort {
+// end returns the probe that an answer belongs to, which has a port and a number of the switch's own, and forgets it.
+// ok is false if there is none.
+func (t *probes) end(to sender) (p probe, ok bool) {
+	if to.port < firstPort {
 		return p, false
 	}
-	number := uint32(port-firstPort)<<16 | uint32(id)
+	number := uint32(to.port-firstPort)<<16 | uint32(to.id)
 	x := &t.list[number%maxProbes]
-	if !x.live || x.number != number || x.client.addr != addr {
+	if !x.live || x.number != number || x.client.addr != to.addr || x.client.v6 != to.v6 || x.client.vlan != to.vlan {
 		return p, false
 	}
 	x.live = false

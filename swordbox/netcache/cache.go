@@ -2,8 +2,8 @@ package netcache
 
 import (
 	"net/netip"
+	"slices"
 
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -23,37 +23,16 @@ type cache struct {
 	askeds askeds
 	probes probes
 	links  []*channel
-	// waits are GETs that wait for the READ of a value; free are the indices of those that wait for none.
-	waits []wait
-	free  []int
-	stats Stats
-	buf   []byte // scratch: a frame, or a cell
-	out   []byte // scratch: an answer
+	waits  waits
+	stats  Stats
+	buf    []byte // scratch: a frame, or a cell
+	out    []byte // scratch: an answer
 }
-
-// wait is a GET that waits in the switch. It owns the bytes of the frame.
-type wait struct {
-	frame packetio.Frame
-	in    int // the port at which it came in
-	at    int
-	fill  uint32
-	since clock.Time
-	inUse bool
-}
-
-const (
-	// maxWaits is how many GETs of a rule may wait for READs, and maxFrame how many bytes such a GET can have.
-	maxWaits, maxFrame = 512, 512
-)
 
 func (m *Machine) newCache(l *Layout, addrs []netip.Addr) *cache {
 	m.begun++
-	k := &cache{Layout: *l, m: m, number: wire.PSN(m.begun & 0xffffff), index: newIndex(l.Cells, l.Hot, l.Age), askeds: newAskeds(), waits: make([]wait, maxWaits)}
+	k := &cache{Layout: *l, m: m, number: wire.PSN(m.begun & 0xffffff), index: newIndex(l.Cells, l.Hot, l.Age), askeds: newAskeds(), waits: newWaits()}
 	k.own(addrs)
-	for i := range k.waits {
-		k.waits[i].frame.Data = make([]byte, 0, maxFrame)
-		k.free = append(k.free, i)
-	}
 	return k
 }
 
@@ -130,44 +109,53 @@ func (k *cache) asks(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet) bool
 	if !ok {
 		return false // the server does not answer it
 	}
-	who, h := sender{p.src, p.srcPort, r.id}, hashOf(begin, r.key)
+	who, h := p.sender(r.id), hashOf(begin, r.key)
 	switch r.kind {
 	case Get:
 		k.stats.Gets++
-		switch at, does := k.index.get(c.Now, r.key, h); does {
+		if !p.answerable(f.Data) {
+			break
+		}
+		switch at, fill, does := k.index.get(c.Now, h, k.lent()); does {
 		case Read:
 			if k.wait(c, in, f, at) {
 				return true
 			}
 		case Probe:
-			if k.probe(c, in, f, p, who, at, h) {
+			if k.probe(c, in, f, p, probe{client: who, at: at, fill: fill, hash: h}) {
 				return true
 			}
 		case Forward, Store:
 		}
-		k.stats.Forwarded++
 	case Write:
 		k.stats.Writes++
 		k.index.changes(h, evWrite)
 	case Gets, Many:
 	}
+	if r.kind == Get {
+		k.stats.Forwarded++
+	}
 	k.askeds.add(who, r.kind, h)
 	return false
 }
 
+// lent reports whether a server lends its memory, so that a key may get a place. Without this, a rule for more values
+// than any server has room for would only fill the switch.
+func (k *cache) lent() bool {
+	return slices.ContainsFunc(k.links, func(ch *channel) bool { return ch.Usable() })
+}
+
 // probe forwards a GET under a number of the switch's own. It returns false if there is none free.
-func (k *cache) probe(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet, who sender, at int, h uint64) bool {
-	ch, _ := k.place(at)
-	fill := k.index.asks(c.Now, at)
+func (k *cache) probe(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet, q probe) bool {
+	ch, _ := k.place(q.at)
 	port, id, ok := uint16(0), uint16(0), false
 	if ch.writes(k.Size) {
-		port, id, ok = k.probes.begin(&k.m.numbers, probe{client: who, at: at, fill: fill, hash: h}, func(x *probe) bool {
-			q := &k.index.places[x.at]
-			return q.fill == x.fill && q.state == Asked && c.Now.Sub(q.since) <= patience
+		port, id, ok = k.probes.begin(&k.m.numbers, q, func(x *probe) bool {
+			return k.index.asked(x.at, x.fill) && c.Now.Sub(k.index.at(x.at).since) <= patience
 		})
 	}
 	if !ok {
-		k.index.step(at, evOld)
+		k.index.step(q.at, evOld)
 		return false
 	}
 	k.stats.Forwarded++
@@ -189,34 +177,29 @@ func (k *cache) place(at int) (ch *channel, offset uint64) {
 // wait lets a GET wait for a READ of its value. It returns false if no READ can be sent, or there is no room.
 func (k *cache) wait(c *pipeline.Ctx, in int, f *packetio.Frame, at int) bool {
 	ch, offset := k.place(at)
-	if len(k.free) == 0 || len(f.Data) > maxFrame || !ch.reads() {
+	if !k.waits.room(f) || !ch.reads() {
 		k.stats.Busy++
 		return false
 	}
-	i := k.free[len(k.free)-1]
-	k.free = k.free[:len(k.free)-1]
-	w, p := &k.waits[i], &k.index.places[at]
-	b := append(w.frame.Data[:0], f.Data...)
-	*w = wait{frame: *f, in: in, at: at, fill: p.fill, since: c.Now, inUse: true}
-	w.frame.Data, w.frame.Open = b, nil
-	ch.read(c, offset, cellHead+p.length, i)
+	p := k.index.at(at)
+	ch.read(c, offset, cellHead+int(p.length), k.waits.begin(f, in, at, p.fill, c.Now))
 	return true
 }
 
 // came ends the wait of a GET. b is what the READ has found; nil if it has failed. The value answers the GET if the
-// place has it at this moment: not if a write has ended, or another value was seen, while the READ was in flight.
+// place has it at this moment: not if a write has ended, or another value was seen, while the READ was in flight, or
+// all values were forgotten.
 func (k *cache) came(c *pipeline.Ctx, i int, b []byte) {
-	w := &k.waits[i]
-	f, p := &w.frame, &k.index.places[w.at]
-	w.inUse = false
-	k.free = append(k.free, i)
-	var h packet
-	if !h.parse(f.Data) || h.payload == nil {
+	w := k.waits.end(i)
+	if w == nil { // it was too late
 		return
 	}
+	f, p := &w.frame, k.index.at(w.at)
+	var h packet
+	h.parse(f.Data)
 	r, _ := parseRequest(h.payload)
 	current := p.used && p.fill == w.fill && p.state == Warm && c.Now.Sub(p.since) <= k.Age
-	body, ok := p.holds(b)
+	body, ok := p.holds(b, r.key)
 	switch {
 	case current && ok:
 		k.stats.Answered++
@@ -226,13 +209,29 @@ func (k *cache) came(c *pipeline.Ctx, i int, b []byte) {
 		return
 	case current:
 		k.stats.Lost++
-		k.index.ends(w.at, w.fill, evLost)
+		k.index.ends(w.at, uint32(w.fill), evLost)
 	default:
 		k.stats.Stale++
 	}
+	k.forward(c, w)
+}
+
+// forward sends a GET to the server that has waited for a value.
+func (k *cache) forward(c *pipeline.Ctx, w *wait) {
+	var p packet
+	p.parse(w.frame.Data)
+	r, _ := parseRequest(p.payload)
 	k.stats.Forwarded++
-	k.askeds.add(sender{h.src, h.srcPort, r.id}, Get, hashOf(begin, r.key))
-	c.Resume(w.in, -1, *f, "cache: no value")
+	k.askeds.add(p.sender(r.id), Get, hashOf(begin, r.key))
+	c.Resume(w.in, -1, w.frame, "cache: no value")
+}
+
+// tick ends waits that are too long.
+func (k *cache) tick(c *pipeline.Ctx) {
+	for w := k.waits.late(c.Now); w != nil; w = k.waits.late(c.Now) {
+		k.stats.Slow++
+		k.forward(c, w)
+	}
 }
 
 // answers handles a packet that comes from the server's port.
@@ -249,12 +248,13 @@ func (k *cache) answers(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet) b
 		return false
 	}
 	if p.dstPort >= firstPort {
-		if q, ok := k.probes.end(p.dst, p.dstPort, a.id); ok {
+		if q, ok := k.probes.end(p.receiver(a.id)); ok {
 			k.probed(c, in, f, p, &a, &q)
 			return true
 		}
 	}
-	switch x := k.askeds.find(&sender{p.dst, p.dstPort, a.id}); {
+	to := p.receiver(a.id)
+	switch x := k.askeds.find(&to); {
 	case x == nil && p.dstPort >= firstPort: // no program has this port, so that no client learns what it shows
 		k.stats.Late++
 		c.Drop(in, ReasonProbe, *f)
@@ -274,11 +274,11 @@ func (k *cache) probed(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet, a 
 	fits := !a.unique && cellHead+len(a.body) <= k.Size && hashOf(begin, a.key) == q.hash
 	if k.index.answered(q, a.whole, fits, a.digest, len(a.body)) == Store {
 		ch, offset := k.place(q.at)
-		k.out = appendCell(k.out[:0], q.fill, a.body)
-		if ch.writes(len(k.out)) && ch.write(c, offset, k.out, q.at, q.fill) {
+		k.out = appendCell(k.out[:0], uint32(q.fill), a.body)
+		if ch.writes(len(k.out)) && ch.write(c, offset, k.out, q.at, uint32(q.fill)) {
 			k.stats.Filled++
 		} else {
-			k.index.ends(q.at, q.fill, evLost)
+			k.index.ends(q.at, uint32(q.fill), evLost)
 		}
 	}
 	k.buf = append(k.buf[:0], f.Data...)
@@ -290,10 +290,6 @@ func (k *cache) probed(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet, a 
 
 // end drops the GETs that wait, because the rule has gone. Clients send them again.
 func (k *cache) end() {
-	for i := range k.waits {
-		if w := &k.waits[i]; w.inUse {
-			k.stats.Dropped++
-			w.inUse = false
-		}
-	}
+	k.stats.Dropped += uint64(k.waits.count)
+	k.waits = waits{}
 }

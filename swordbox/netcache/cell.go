@@ -1,11 +1,12 @@
 package netcache
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 )
 
-// A cell has, with big-endian numbers: number of the probe 4 bytes | length of the answer 2 | zero 2 | the answer
+// A cell has, with big-endian numbers: the lower bits of the number of the probe 4 bytes | length of the answer 2 | zero 2 | the answer
 // to the probe behind its head, which is what a GET gets.
 const cellHead = 8
 
@@ -16,15 +17,15 @@ func appendCell(b []byte, fill uint32, body []byte) []byte {
 	return append(b, body...)
 }
 
-// holds returns the answer in a cell that was read, if it is the value of a place: of its last probe, and with
-// its digest.
-func (p *place) holds(b []byte) (body []byte, ok bool) {
-	if len(b) != cellHead+p.length || binary.BigEndian.Uint32(b) != p.fill || int(binary.BigEndian.Uint16(b[4:])) != p.length {
+// holds returns the answer in a cell that was read, if it is the value of a place: of its last probe, with its
+// digest, and of this key, because keys may have the same hash.
+func (p *place) holds(b, key []byte) (body []byte, ok bool) {
+	if len(b) != cellHead+int(p.length) || binary.BigEndian.Uint32(b) != uint32(p.fill) || binary.BigEndian.Uint16(b[4:]) != p.length {
 		return nil, false
 	}
 	var a answer
 	a.parse(b[cellHead:])
-	return a.body, a.whole && a.digest == p.digest
+	return a.body, a.whole && a.digest == p.digest && bytes.Equal(a.key, key)
 }
 
 func errTooShort(cell, mtu int) error {

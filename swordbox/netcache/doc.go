@@ -30,14 +30,22 @@
 // digest, so a memory server that has lost its memory, or a WRITE that was lost, costs a GET at the key-value server and
 // nothing else.
 //
+// To forget all values costs the same for any number of them: each has the number of its probe, and only those with a
+// higher number than the newest probe had then are values still. A READ that is in flight meanwhile finds its place
+// without a value, or with one of another probe.
+//
+// A GET waits for its READ for 2 ms at most. The number of a request that waits for longer may be that of another
+// request of its client by then.
+//
 // # Limits
 //
 // A write that does not pass the switch is not seen: one by a program on the server's own host, to another port, or to
 // an address of another NIC of the server's host; have the server listen at the address of the first NIC alone. A
 // value answers GETs for at most the time of the key age, so it is hidden for no longer; the same holds for items that
 // expire. Packets of TCP to and from the server's port are dropped, and so are those to it that are no
-// whole UDP packet, such as fragments, and those with extension headers of IPv6. A flush_all with a delay hides old values
-// for at most age. Who sends with the address, port and number of another client can make an answer count for
+// whole UDP packet, such as fragments, and those with extension headers of IPv6. GETs in a VLAN are not answered,
+// because the server's address may be that of another host there, nor are those to a group of stations. The switch has
+// 48 bytes for each value, of which a chip would need 43. A flush_all with a delay hides old values for at most age. Who sends with the address, port and number of another client can make an answer count for
 // another key. Only get of one key is answered. A client that reuses
 // a number of a request while an answer to its former request may still arrive can take the wrong answer, with or without
 // the switch. Probes leave under ports from 61000 on, which Linux gives to no program by itself; a client must not use
@@ -46,6 +54,7 @@
 //
 //	state.go    the state diagram of a key
 //	index.go    keys and their states; which keys are kept
+//	waits.go    GETs that wait for READs
 //	asked.go    requests that are with the server, and probes
 //	message.go  memcached's protocol over UDP
 //	packet.go   frames

@@ -5,36 +5,34 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-func keyed(i int) (key []byte, h uint64) {
-	key = fmt.Appendf(nil, "key-%d", i)
-	return key, hashOf(begin, key)
-}
+func keyed(i int) uint64 { return hashOf(begin, fmt.Appendf(nil, "key-%d", i)) }
 
 // warmed is an index in which the key 0 is warm with digest 5, behind probe 1.
-func warmed(t *testing.T) (x index, key []byte, h uint64, at int) {
+func warmed(t *testing.T) (x index, h uint64, at int) {
 	x = newIndex(ways, 1, time.Second)
-	key, h = keyed(0)
-	at, does := x.get(0, key, h)
-	if does != Probe || x.asks(0, at) != 1 || x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20) != Store {
+	h = keyed(0)
+	at, fill, does := x.get(0, h, true)
+	if does != Probe || fill != 1 || x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20) != Store {
 		t.Fatal(at, does)
 	}
-	if _, does := x.get(0, key, h); does != Forward {
+	if _, _, does := x.get(0, h, true); does != Forward {
 		t.Error("the value answers before the memory has it")
 	}
 	x.ends(at, 1, evStored)
-	if _, does := x.get(0, key, h); does != Read {
+	if _, _, does := x.get(0, h, true); does != Read {
 		t.Error("the value does not answer")
 	}
-	return x, key, h, at
+	return x, h, at
 }
 
 func (x *index) is(t *testing.T, what string, at int, want State) {
 	t.Helper()
-	if s := x.places[at].state; s != want {
+	if s := x.at(at).state; s != want {
 		t.Errorf("%s: %v, want %v", what, s, want)
 	}
 }
@@ -49,7 +47,7 @@ func TestWhatEndsAValue(t *testing.T) {
 		"a READ without value": func(x *index, _ uint64, at int) { x.ends(at, 1, evLost) },
 		"everything forgotten": func(x *index, _ uint64, _ int) { x.clear() },
 	} {
-		x, _, h, at := warmed(t)
+		x, h, at := warmed(t)
 		f(&x, h, at)
 		x.is(t, what, at, Cold)
 	}
@@ -60,12 +58,12 @@ func TestWhatEndsAValue(t *testing.T) {
 		"an older READ's":        func(x *index, _ uint64, at int) { x.ends(at, 9, evLost) },
 		"the probe's once again": func(x *index, h uint64, at int) { x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20) },
 	} {
-		x, _, h, at := warmed(t)
+		x, h, at := warmed(t)
 		f(&x, h, at)
 		x.is(t, what, at, Warm)
 	}
-	x, key, h, at := warmed(t)
-	if _, does := x.get(clock.Time(time.Second)+1, key, h); does != Probe {
+	x, h, at := warmed(t)
+	if _, _, does := x.get(clock.Time(time.Second)+1, h, true); does != Probe {
 		t.Error("an old value answers")
 	}
 	x.is(t, "age", at, Asked)
@@ -73,11 +71,10 @@ func TestWhatEndsAValue(t *testing.T) {
 
 // Between a probe and its answer, answers that contradict each other or the probe's, and writes, end it.
 func TestWhatEndsAProbe(t *testing.T) {
-	key, h := keyed(0)
+	h := keyed(0)
 	begun := func() (x index, at int) {
 		x = newIndex(ways, 1, time.Second)
-		at, _ = x.get(0, key, h)
-		x.asks(0, at)
+		at, _, _ = x.get(0, h, true)
 		return x, at
 	}
 	for i, f := range []func(x *index){
@@ -102,10 +99,10 @@ func TestWhatEndsAProbe(t *testing.T) {
 		t.Errorf("answers that agree: %v", does)
 	}
 	x, at = begun()
-	if _, does := x.get(1, key, h); does != Forward {
+	if _, _, does := x.get(1, h, true); does != Forward {
 		t.Error("a second probe at once")
 	}
-	if _, does := x.get(clock.Time(patience)+1, key, h); does != Probe || x.asks(1, at) != 2 {
+	if _, fill, does := x.get(clock.Time(patience)+1, h, true); does != Probe || fill != 2 {
 		t.Error("no second probe after a while")
 	}
 	if x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20) != Forward || x.answered(&probe{at: at, fill: 2, hash: h}, true, true, 6, 20) != Forward {
@@ -119,18 +116,17 @@ func TestHotKeysGetPlaces(t *testing.T) {
 	z := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, 99_999)
 	hits, total := 0, 100_000
 	for range total {
-		key, h := keyed(int(z.Uint64()))
-		if at, _ := x.get(0, key, h); at >= 0 {
+		if at, _, _ := x.get(0, keyed(int(z.Uint64())), true); at >= 0 {
 			hits++
 		}
 	}
 	for i := range 8 {
-		if _, h := keyed(i); x.find(h) < 0 {
+		if x.find(keyed(i)) < 0 {
 			t.Errorf("key %d has no place", i)
 		}
 	}
-	if warm, used := x.warm(); warm != 0 || used > 64 {
-		t.Errorf("%d warm, %d used", warm, used)
+	if x.warm != 0 || x.used > 64 {
+		t.Errorf("%d warm, %d used", x.warm, x.used)
 	}
 	if hits < total*45/100 {
 		t.Errorf("%d of %d GETs are of keys with a place", hits, total)
@@ -155,13 +151,13 @@ func TestProbes(t *testing.T) {
 	}
 	for k := range seen {
 		port, id := uint16(k>>16), uint16(k)
-		if _, ok := p.end([16]byte{1}, port, id); ok {
+		if _, ok := p.end(sender{addr: [16]byte{1}, port: port, id: id}); ok {
 			t.Error("an answer to another host")
 		}
-		if _, ok := p.end([16]byte{}, port, id); !ok {
+		if _, ok := p.end(sender{port: port, id: id}); !ok {
 			t.Error("an answer without a probe")
 		}
-		if _, ok := p.end([16]byte{}, port, id); ok {
+		if _, ok := p.end(sender{port: port, id: id}); ok {
 			t.Error("an answer comes twice")
 		}
 	}
@@ -187,5 +183,98 @@ func TestAskeds(t *testing.T) {
 	}
 	if last := (sender{port: 7, id: uint16(2*maxAsked - 1), addr: [16]byte{byte((2*maxAsked - 1) >> 16)}}); x.find(&last) == nil {
 		t.Error("the newest request is not there")
+	}
+}
+
+// After everything was forgotten no former value answers, however often that happens, and a place without a value
+// counts as none.
+func TestForgetTakesNoTime(t *testing.T) {
+	x := newIndex(MaxItems, 1, time.Second)
+	warm := func(i int) (at int, fill uint64) {
+		h := keyed(i)
+		at, fill, does := x.get(0, h, true)
+		if does != Probe || x.answered(&probe{at: at, fill: fill, hash: h}, true, true, 5, 20) != Store {
+			t.Fatal(i, at, does)
+		}
+		x.ends(at, uint32(fill), evStored)
+		return at, fill
+	}
+	const keys = 100
+	for i := range keys {
+		warm(i)
+	}
+	if n := x.clear(); n != keys || x.warm != 0 || x.used != keys {
+		t.Errorf("%d values forgotten; %d warm, %d used", n, x.warm, x.used)
+	}
+	if n := testing.AllocsPerRun(10, func() { x.clear() }); n != 0 {
+		t.Errorf("%.0f allocations", n)
+	}
+	at, fill := warm(0)
+	for i := range keys {
+		p := x.at(x.find(keyed(i)))
+		if (p.state == Warm) != (i == 0) {
+			t.Errorf("key %d: %v", i, p.state)
+		}
+	}
+	for range 3 {
+		x.clear()
+		x.ends(at, uint32(fill), evStored) // of a WRITE that was in flight
+		x.is(t, "forgotten", at, Cold)
+		x.passes(keyed(0), true, 5)
+		x.is(t, "the same value from the server", at, Cold)
+	}
+	if x.warm != 0 {
+		t.Errorf("%d warm", x.warm)
+	}
+	at, fill, _ = x.get(0, keyed(0), true)
+	x.clear()
+	if q := (&probe{at: at, fill: fill, hash: keyed(0)}); x.asked(at, fill) || x.answered(q, true, true, 5, 20) != Forward {
+		t.Error("a probe from before is still valid")
+	}
+}
+
+// Numbers of probes beyond 32 bits: the WRITE of a cell has the lower bits alone, and a former value with the same
+// ones does not answer.
+func TestNumbersOfManyProbes(t *testing.T) {
+	x, h, at := warmed(t)
+	x.fills += 1 << 32
+	x.clear()
+	x.is(t, "a value that was forgotten much later", at, Cold)
+	at, fill, does := x.get(0, h, true)
+	if does != Probe || fill != 1<<32+2 || !x.asked(at, fill) || x.asked(at, fill&0xffffffff) {
+		t.Errorf("probe %#x: %v", fill, does)
+	}
+}
+
+// A key gets no place while no server lends memory, and takes that of a colder key. Former GETs count half after a
+// while, without a walk.
+func TestPlacesAreGivenToHotterKeys(t *testing.T) {
+	x := newIndex(ways, 1, time.Second)
+	if at, _, does := x.get(0, keyed(0), false); at != -1 || does != Forward || x.pages[0] != nil {
+		t.Errorf("place %d without memory", at)
+	}
+	for i := range ways {
+		for range 8 {
+			x.get(0, keyed(i), true)
+		}
+	}
+	newcomer := func() (at int) {
+		at, _, _ = x.get(0, keyed(ways), true)
+		return at
+	}
+	for range 8 {
+		if at := newcomer(); at >= 0 {
+			t.Errorf("a key gets place %d of one with more GETs", at)
+		}
+	}
+	x.halve()
+	for range 3 {
+		newcomer()
+	}
+	if newcomer() < 0 || x.used != ways {
+		t.Errorf("no place for a hotter key; %d used", x.used)
+	}
+	if n := int(unsafe.Sizeof(place{})); n != placeBytes {
+		t.Errorf("a place takes %d bytes", n)
 	}
 }

@@ -55,8 +55,8 @@ type Item struct {
 func (m *Machine) list(clock.Time) (list []Item) {
 	for _, k := range m.caches {
 		s := &k.stats
-		i := Item{Rule: k.id, Server: k.server, Port: k.Layout.Port, Cells: len(k.index.places), Gets: s.Gets, Answered: s.Answered, Filled: s.Filled, Writes: s.Writes, Forgotten: s.Forgotten}
-		i.Warm, i.Keys = k.index.warm()
+		i := Item{Rule: k.id, Server: k.server, Port: k.Layout.Port, Cells: k.index.cells, Gets: s.Gets, Answered: s.Answered, Filled: s.Filled, Writes: s.Writes, Forgotten: s.Forgotten}
+		i.Warm, i.Keys = k.index.warm, k.index.used
 		for _, ch := range k.links {
 			i.Store = append(i.Store, ch.Server(ch.Up()))
 		}
@@ -79,7 +79,7 @@ func printCaches(out io.Writer, host func(netip.Addr) string, list []Item) error
 // Waiting returns how many GETs wait for a READ of their value.
 func (m *Machine) Waiting() (n int) {
 	for _, k := range m.caches {
-		n += len(k.waits) - len(k.free)
+		n += k.waits.count
 	}
 	return n
 }
@@ -96,9 +96,8 @@ func (m *Machine) Tables() []handler.Table {
 	}
 	t := handler.Table{Name: "cached values", Doc: "values in servers' memory that answer GETs", Clear: true}
 	for _, k := range m.caches {
-		warm, _ := k.index.warm()
-		t.Used += warm
-		t.Max += len(k.index.places)
+		t.Used += k.index.warm
+		t.Max += k.index.cells
 	}
 	return []handler.Table{t}
 }
@@ -114,21 +113,24 @@ func (m *Machine) ClearTable(string) (n int) {
 // Spec declares what a chip would need: keys and states of values, the requests that are with the server, and GETs
 // that wait.
 func (m *Machine) Spec() pipeline.Part {
-	n, cells, links := max(1, len(m.caches)), 0, 0
+	n, cells, links, counts := max(1, len(m.caches)), 0, 0, 0
 	for _, k := range m.caches {
-		cells += len(k.index.places)
+		cells += k.index.cells
 		links += len(k.links)
+		counts += sketchHashes * len(k.index.counts[0])
 	}
-	cells, links = max(cells, defaultItems), max(links, 1)
-	const keyBits, senderBits = maxKey * 8, 128 + 16 + 16
+	cells, links, counts = max(cells, defaultItems), max(links, 1), max(counts, sketchHashes*minSketch)
+	const senderBits = 128 + 1 + 64 + 16 + 16
 	return pipeline.Part{
 		Tables: []pipeline.TableSpec{{Name: "cached servers", KeyBits: 128 + 16, ValueBits: 16, Entries: n}},
 		Registers: []pipeline.RegisterSpec{
-			// A key has its hash, the state and number of its probe, a digest, a length, a time and a count.
-			{Name: "cached keys", Width: keyBits + 64 + 2 + 32 + 64 + 16 + 64 + 32, Entries: cells, Each: ways},
-			{Name: "cache sketch", Width: 32, Entries: n * sketchHashes * sketchWidth},
+			// A key has its hash, its state, the number of its probe, a digest, a length, a time, a count and the
+			// number of its last halving. The number of the probe from which on values count is for all keys.
+			{Name: "cached keys", Width: 64 + 3 + 64 + 64 + 16 + 64 + 2*32, Entries: cells, Each: ways},
+			{Name: "cache epoch", Width: 64, Entries: n},
+			{Name: "cache sketch", Width: 32, Entries: counts},
 			{Name: "cache requests", Width: senderBits + 2 + 64 + 32, Entries: n * maxAsked, Each: ways},
-			{Name: "cache probes", Width: senderBits + 32 + 32 + 64 + 1, Entries: n * maxProbes},
+			{Name: "cache probes", Width: senderBits + 32 + 64 + 64 + 1, Entries: n * maxProbes},
 			{Name: "cache waits", Width: maxFrame*8 + 64, Entries: n * maxWaits},
 			{Name: "cache links", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: links},
 			{Name: "cache READs and WRITEs", Width: 64 + 1, Entries: links * extmem.InFlight, Each: extmem.InFlight},

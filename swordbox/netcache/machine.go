@@ -43,6 +43,7 @@ type Stats struct {
 	Stale     uint64 `name:"stale" help:"gets whose value changed, or may have, during its READ"`
 	Lost      uint64 `name:"lost" help:"READs that did not find the value, because its WRITE was lost or the memory was"`
 	Forgotten uint64 `name:"forgotten" help:"answers of a key-value server that might show another value of any key, after which the switch uses no value before it has asked again"`
+	Slow      uint64 `name:"slow" help:"gets whose READ has taken longer than 2 ms, so that they went to the key-value server"`
 	Late      uint64 `name:"late" help:"answers to probes that came again, or too late"`
 	TCP       uint64 `name:"tcp" help:"packets of TCP to or from the port of a cached server, which are dropped"`
 	Unread    uint64 `name:"unread" help:"packets to the port of a cached server that are no whole UDP packet (fragments, several in one frame, a wrong length) or have extension headers of IPv6, which are dropped"`
@@ -225,12 +226,18 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 			ch.Tick(c)
 		}
 	}
+	for _, k := range m.caches {
+		k.tick(c)
+	}
 }
 
 func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
 	for _, ch := range m.Links.All {
 		at = clock.Min(at, ch.Deadline())
+	}
+	for _, k := range m.caches {
+		at = clock.Min(at, k.waits.deadline())
 	}
 	return at
 }

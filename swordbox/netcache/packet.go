@@ -25,6 +25,7 @@ const (
 type packet struct {
 	ip, l4   int
 	v6       bool
+	vlan     uint64 // the numbers of the frame's VLANs, 12 bits each, the outermost one first; 0 if it has no tag
 	proto    uint8
 	src, dst [16]byte
 	// ports is true if the headers of UDP or TCP follow at l4. later is true for a later fragment of a packet,
@@ -43,8 +44,9 @@ func (p *packet) parse(b []byte) (ok bool) {
 	}
 	*p = packet{ip: ethLen}
 	kind := be.Uint16(b[12:])
-	if kind == wire.EtherTypeVLAN {
-		p.ip, kind = ethLen+tagLen, be.Uint16(b[16:])
+	for tagged(kind) && len(b) >= p.ip+tagLen {
+		p.vlan = p.vlan<<12 | uint64(be.Uint16(b[p.ip:])&0xfff)
+		p.ip, kind = p.ip+tagLen, be.Uint16(b[p.ip+2:])
 	}
 	end, whole := len(b), true
 	switch ip := b[p.ip:]; {
@@ -75,6 +77,19 @@ func (p *packet) parse(b []byte) (ok bool) {
 	return true
 }
 
+// tagged reports whether a tag of a VLAN follows this EtherType: of a customer, of a service provider, or of one
+// before IEEE 802.1ad.
+func tagged(kind uint16) bool { return kind == wire.EtherTypeVLAN || kind == 0x88a8 || kind == 0x9100 }
+
+// sender returns the sender of a request with a number, and receiver that to which an answer goes.
+func (p *packet) sender(id uint16) sender   { return sender{p.src, p.v6, p.vlan, p.srcPort, id} }
+func (p *packet) receiver(id uint16) sender { return sender{p.dst, p.v6, p.vlan, p.dstPort, id} }
+
+// answerable reports whether the switch may answer a request in a frame. The frame must go from one station to one
+// other, from which the answer then comes: the server, or the router before it. And it must be in no VLAN, where the
+// server's address may be that of another host.
+func (p *packet) answerable(b []byte) bool { return b[0]&1 == 0 && b[6]&1 == 0 && p.vlan == 0 }
+
 // hides reports whether a packet may have a header of UDP or TCP that parse has not read: behind extension headers of
 // IPv6, or in a first fragment too short for it.
 func (p *packet) hides() bool {
@@ -85,9 +100,9 @@ func (p *packet) hides() bool {
 }
 
 // intact reports whether the checksum of a whole UDP packet is right, or the packet has none, or hardware is yet
-// to complete it.
+// to complete it. No host takes a packet of IPv6 without one.
 func (p *packet) intact(f *packetio.Frame) bool {
-	return f.CsumPartial || binary.BigEndian.Uint16(f.Data[p.l4+6:]) == 0 || p.sum(f.Data[p.l4:p.l4+udpLen+len(p.payload)]) == 0xffff
+	return f.CsumPartial || !p.v6 && binary.BigEndian.Uint16(f.Data[p.l4+6:]) == 0 || p.sum(f.Data[p.l4:p.l4+udpLen+len(p.payload)]) == 0xffff
 }
 
 // sum returns the ones' complement sum of a UDP packet with these bytes and of its pseudo-header.

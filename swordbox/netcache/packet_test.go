@@ -87,3 +87,25 @@ func FuzzPackets(f *testing.F) {
 		}
 	})
 }
+
+// Senders differ by address, family, VLAN, port and number. A packet of IPv6 without checksum is not intact.
+func TestSenders(t *testing.T) {
+	p := packet{src: [16]byte{10, 0, 0, 3}, srcPort: 5}
+	seen := map[sender]bool{}
+	for _, q := range []packet{p, {src: p.src, srcPort: 5, v6: true}, {src: p.src, srcPort: 5, vlan: 5}, {src: p.src, srcPort: 5, vlan: 5 << 12}, {src: p.src, srcPort: 6}, {dst: p.src, srcPort: 5}} {
+		seen[q.sender(7)], seen[q.sender(8)] = true, true
+	}
+	if len(seen) != 12 {
+		t.Errorf("%d senders", len(seen))
+	}
+	for _, line := range strings.Split(strings.TrimSpace(answerHex), "\n") {
+		b, _ := hex.DecodeString(line)
+		if !p.parse(b) {
+			t.Fatal(line)
+		}
+		b[p.l4+6], b[p.l4+7] = 0, 0
+		if got := p.intact(&packetio.Frame{Data: b}); got == p.v6 {
+			t.Errorf("%x without checksum: intact %v", b, got)
+		}
+	}
+}
