@@ -36,9 +36,16 @@ type netcachePlan struct {
 	loss, twice float64
 	late        time.Duration
 	crashes     int // of the key-value server, which then has no items
-	clears      bool
+	outage      time.Duration
+	clears      int // how often an operator empties the cache
 	wrap        bool
-	midFault
+	// fragments is the probability that a datagram leaves in two fragments, and numbers how many numbers the requests of
+	// a client have, 0 if each has one of its own. If tags is true, frames of some clients are in VLANs.
+	fragments float64
+	numbers   int
+	tags      bool
+	moves     time.Duration // after it, other keys are hot; 0 means never
+	faults    []midFault    // one begins after the end of the one before it
 }
 
 func (p *netcachePlan) rule() string {
@@ -48,8 +55,8 @@ func (p *netcachePlan) rule() string {
 
 func (p *netcachePlan) String() string {
 	return fmt.Sprintf("%s; %d operations of each client on %d keys by Zipf %.2f, %.2f of them writes of up to %d bytes, one every %v; a hop takes up to %v, loses %.3f, doubles %.3f; "+
-		"the server crashes %d times, clears=%v, wrap=%v; links %s; %v", p.rule(), p.ops, p.keys, p.theta, p.writes, p.longest, p.think, p.late, p.loss, p.twice, p.crashes, p.clears, p.wrap,
-		strings.TrimSpace(p.links), &p.midFault)
+		"%.2f in fragments; %d numbers, tags=%v, other hot keys after %v; the server crashes %d times for %v, clears=%d, wrap=%v; links %s; %v", p.rule(), p.ops, p.keys, p.theta, p.writes, p.longest, p.think, p.late, p.loss, p.twice, p.fragments, p.numbers, p.tags, p.moves,
+		p.crashes, p.outage, p.clears, p.wrap, strings.TrimSpace(p.links), p.disturbances())
 }
 
 // run draws a plan and runs it.
@@ -60,9 +67,9 @@ func (p *netcachePlan) run(e *env) error {
 		age: one(d, 20*time.Microsecond, time.Millisecond, time.Second), keys: one(d, 1, 2, 5, 24), ops: d.between(20, 80), theta: one(d, 0, 0.99, 1.3),
 		writes: one(d, 0.02, 0.1, 0.3), longest: one(d, 0, 20, 100, 300), think: d.span(time.Microsecond, 40*time.Microsecond),
 		loss: one(d, 0, 0, 0.02, 0.2), twice: one(d, 0, 0, 0.02, 0.1), late: d.span(100*time.Nanosecond, one(d, time.Microsecond, 20*time.Microsecond, 200*time.Microsecond)),
-		crashes: one(d, 0, 0, 0, 2), clears: d.chance(0.2),
+		crashes: one(d, 0, 0, 0, 2), outage: one(d, 0, d.span(0, 2*time.Millisecond)), clears: one(d, 0, 0, 1, 20),
+		fragments: one(d, 0, 0, 0.02, 0.2), numbers: one(d, 0, 0, 1, 3, 8), tags: d.chance(0.25), moves: one(d, 0, 0, d.span(500*time.Microsecond, 5*time.Millisecond)),
 	}
-	p.fault = one(d, stateCalm, stateCalm, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)
 	var hosts []string
 	if d.chance(0.6) {
 		hosts = []string{"ms1", "ms2"}
@@ -71,20 +78,32 @@ func (p *netcachePlan) run(e *env) error {
 	p.params.Timeout, p.params.RetryCount = 14, 7
 	p.rack.Datagrams = true
 	p.wrap = d.nearWrap(&p.rack)
-	p.drawTimes(d, fmt.Sprintf("ms%d", d.between(1, p.servers)))
+	for range one(d, 0, 1, 1, 3) {
+		f := midFault{fault: one(d, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)}
+		f.drawTimes(d, fmt.Sprintf("ms%d", d.between(1, p.servers)))
+		p.faults = append(p.faults, f)
+	}
 	return e.complete(p.begin(e))
+}
+
+func (p *netcachePlan) disturbances() string {
+	list := []string{string(stateCalm)}
+	for i := range p.faults {
+		list = append(list[:i], p.faults[i].String())
+	}
+	return strings.Join(list, ", then ")
 }
 
 type netcacheRun struct {
 	lenders
 	plan   *netcachePlan
 	oracle *netcacheOracle
-	over   bool // the plan's fault is over, or there is none
+	over   bool // the plan's faults are over
 	checks int
 }
 
 func (p *netcachePlan) begin(e *env) (*netcacheRun, error) {
-	r := &netcacheRun{lenders: lenders{env: e, group: "cache"}, plan: p, over: p.fault == stateCalm}
+	r := &netcacheRun{lenders: lenders{env: e, group: "cache"}, plan: p}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
 	r.oracle = r.newOracle()
 	if err := r.build(&p.wirePlan, netcacheHosts, 1+netcacheServers, netcacheBytes, yamlRule(p.rule()), r.oracle.wrap); err != nil {
@@ -97,18 +116,35 @@ func (p *netcachePlan) begin(e *env) (*netcacheRun, error) {
 
 func (r *netcacheRun) begin() {
 	r.oracle.begin()
-	r.disturb(&r.plan.midFault, &r.over)
+	r.disturbFrom(0)
 	d := newDraw(r.env.draw.Uint64())
 	for range r.plan.crashes {
-		r.env.rack.At(r.env.rack.Now().Add(d.span(0, 5*time.Millisecond)), r.oracle.crash)
+		r.env.rack.At(r.env.rack.Now().Add(d.span(0, 5*time.Millisecond)), func() { r.oracle.crash(r.plan.outage) })
 	}
-	if r.plan.clears {
+	for range r.plan.clears {
 		r.env.rack.At(r.env.rack.Now().Add(d.span(0, 5*time.Millisecond)), func() {
 			if k, ok := r.env.rack.Program().(interface{ ClearTable(string) (int, bool) }); ok && !r.down {
 				k.ClearTable("cached values")
 			}
 		})
 	}
+}
+
+// disturbFrom schedules the faults of the plan from number i on.
+func (r *netcacheRun) disturbFrom(i int) {
+	if i == len(r.plan.faults) {
+		r.over = true
+		return
+	}
+	f := &r.plan.faults[i]
+	r.env.rack.At(r.env.rack.Now().Add(f.when), func() {
+		r.inject(f, func() {
+			if f.fault == stateSwitchCrash {
+				r.env.rack.Announce()
+			}
+			r.disturbFrom(i + 1)
+		})
+	})
 }
 
 // watch starts an application that starts the clients, and checks the counters at intervals until all operations have
@@ -139,8 +175,8 @@ func (r *netcacheRun) judge() error {
 	if c["gets"] > 0 {
 		share = float64(c["answered"]) / float64(c["gets"])
 	}
-	r.env.note("%s; %d gets, %.0f %% of them answered by the switch; %d probes, %d filled, %d stale, %d lost, %d busy, %d forgotten; %d checks", o, c["gets"], 100*share, c["probes"],
-		c["filled"], c["stale"], c["lost"], c["busy"], c["forgotten"], r.checks)
+	r.env.note("%s; %d gets, %.0f %% of them answered by the switch; %d probes, %d filled, %d stale, %d lost, %d busy, %d slow, %d unread, %d forgotten; %d checks", o, c["gets"], 100*share, c["probes"],
+		c["filled"], c["stale"], c["lost"], c["busy"], c["slow"], c["unread"], c["forgotten"], r.checks)
 	if err := r.check(); err != nil {
 		return err
 	}
@@ -158,6 +194,6 @@ func (r *netcacheRun) judge() error {
 
 // quiet reports whether the switch must have answered some GETs: no fault, hardly any writes, a hot key that fits.
 func (p *netcachePlan) quiet() bool {
-	return p.fault == stateCalm && p.links == "" && p.loss == 0 && p.crashes == 0 && p.keys == 1 && p.writes < 0.1 && p.hot <= 2 && p.longest <= 20 && p.size > 64 && p.ops >= 60 && p.age >= time.Millisecond &&
+	return len(p.faults) == 0 && p.clears == 0 && !p.tags && p.links == "" && p.loss == 0 && p.crashes == 0 && p.keys == 1 && p.writes < 0.1 && p.hot <= 2 && p.longest <= 20 && p.size > 64 && p.ops >= 60 && p.age >= time.Millisecond &&
 		p.late < time.Microsecond
 }

@@ -1,21 +1,14 @@
 package scenario
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/history"
-	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
@@ -33,19 +26,30 @@ type netcacheOracle struct {
 	answers uint64 // that have ended an operation
 	again   uint64 // writes that the server has executed a second time
 	err     error  // the first error
+	began   clock.Time
+	down    bool // the server does not run
+	// parts has the first of the two fragments of a datagram, by host and number; fragments counts the datagrams.
+	parts     map[netcachePart][]byte
+	fragments uint16
 }
 
 // netcacheClient does one operation after the other.
 type netcacheClient struct {
-	o      *netcacheOracle
-	n      int // cn1 is client 1
-	zipf   *kv.Zipf
-	left   int // operations
-	id     uint16
+	o     *netcacheOracle
+	n     int // cn1 is client 1
+	zipf  *kv.Zipf
+	left  int // operations
+	id    uint16
+	count int // operations begun
+	// begun is, by the number of a request, how many operations were begun with the newest one that has it.
+	begun  map[uint16]int
 	op     netcacheOp
 	open   bool
 	sent   int // how often the present request was sent
 	failed int // operations that have no answer
+	tags   []uint16
+	// last is when a request with each of the client's numbers was sent last.
+	last []clock.Time
 }
 
 // netcacheOp is an operation: a request, and what it is in the history.
@@ -62,16 +66,24 @@ const (
 	netcacheFrom    = 40000
 	netcacheTries   = 8
 	netcacheTimeout = 300 * time.Microsecond
+	// netcacheKept is how long the switch may keep a request, and netcacheMargin how long links and their queues may
+	// hold up a datagram. A client does not use a number again before.
+	netcacheKept   = 2 * time.Millisecond
+	netcacheMargin = time.Millisecond
 )
 
 func (r *netcacheRun) newOracle() *netcacheOracle {
-	o := &netcacheOracle{run: r, draw: newDraw(r.env.draw.Uint64()), done: make(map[uint64]bool)}
+	o := &netcacheOracle{run: r, draw: newDraw(r.env.draw.Uint64()), done: make(map[uint64]bool), parts: make(map[netcachePart][]byte)}
 	for i := range r.plan.keys {
 		o.log.Add(netcacheName(i), 0)
 		o.items = append(o.items, 0)
 	}
 	for n := 1; n < netcacheHosts; n++ {
-		o.clients = append(o.clients, &netcacheClient{o: o, n: n, left: r.plan.ops, zipf: kv.NewZipf(uint64(r.plan.keys), r.plan.theta)})
+		c := &netcacheClient{o: o, n: n, left: r.plan.ops, zipf: kv.NewZipf(uint64(r.plan.keys), r.plan.theta), last: make([]clock.Time, r.plan.numbers), begun: make(map[uint16]int)}
+		if r.plan.tags {
+			c.tags = one(o.draw, nil, []uint16{0x8100}, []uint16{0x88a8, 0x8100}, []uint16{0x8100, 0x8100})
+		}
+		o.clients = append(o.clients, c)
 	}
 	return o
 }
@@ -97,6 +109,7 @@ func (o *netcacheOracle) ended() bool {
 }
 
 func (o *netcacheOracle) begin() {
+	o.began = o.run.env.rack.Now()
 	for _, c := range o.clients {
 		c.later(o.draw.span(0, o.run.plan.think), c.next)
 	}
@@ -109,11 +122,12 @@ func (c *netcacheClient) later(d time.Duration, f func()) {
 
 // next begins the client's next operation.
 func (c *netcacheClient) next() {
-	if c.left == 0 {
+	if c.left == 0 || !c.number() {
 		return
 	}
 	c.left--
-	c.id++
+	c.count++
+	c.begun[c.id] = c.count
 	c.open, c.sent = true, 0
 	c.op = c.o.drawOp(c.zipf)
 	for _, k := range c.op.keys {
@@ -126,14 +140,37 @@ func (c *netcacheClient) next() {
 	c.send(c.id)
 }
 
+// number chooses the number of the next request. If the client has used it before and datagrams may still have it, the
+// result is false, and the client goes on later.
+func (c *netcacheClient) number() bool {
+	n := len(c.last)
+	if n == 0 {
+		c.id = uint16(c.count + 1)
+		return true
+	}
+	at, now := c.count%n, c.o.run.env.rack.Now()
+	if free := c.last[at].Add(4*c.o.run.plan.late + netcacheKept + netcacheMargin); c.count >= n && now < free {
+		c.later(free.Sub(now), c.next)
+		return false
+	}
+	c.id = uint16(at + 1)
+	return true
+}
+
 // drawOp draws an operation.
 func (o *netcacheOracle) drawOp(z *kv.Zipf) (op netcacheOp) {
-	d := o.draw
-	key := func() int { return int(z.Next(d.Rand)) }
+	d, p := o.draw, o.run.plan
+	key := func() int {
+		k := int(z.Next(d.Rand))
+		if p.moves > 0 { // others are hot then
+			k += 3 * int(o.run.env.rack.Now().Sub(o.began)/p.moves)
+		}
+		return k % p.keys
+	}
 	op.keys = []int{key()}
 	name := netcacheName(op.keys[0])
 	switch {
-	case d.chance(o.run.plan.writes):
+	case d.chance(p.writes):
 		if d.chance(0.2) {
 			op.text = "delete " + name + "\r\n"
 			break
@@ -177,6 +214,9 @@ func (c *netcacheClient) send(id uint16) {
 		return
 	}
 	text := c.op.text
+	if len(c.last) > 0 {
+		c.last[id-1] = c.o.run.env.rack.Now()
+	}
 	c.o.hop(func() { c.o.transmit(c.n, 0, netcacheFrom+uint16(c.n), id, text) })
 	c.later(netcacheTimeout, func() { c.send(id) })
 }
@@ -194,91 +234,12 @@ func (o *netcacheOracle) hop(f func()) {
 	}
 }
 
-// transmit puts a datagram between host cn<from> and host cn<to> on the link of the first one. port is that of the end
-// that is not the server, which is cn0.
-func (o *netcacheOracle) transmit(from, to int, port, id uint16, text string) {
-	rack, be := o.run.env.rack, binary.BigEndian
-	h := rack.Host(fmt.Sprintf("cn%d", from))
-	src, dst := h.Spec, rack.Host(fmt.Sprintf("cn%d", to)).Spec
-	ports := [2]uint16{port, netcachePort}
-	if from == 0 {
-		ports = [2]uint16{netcachePort, port}
-	}
-	n := 16 + len(text)
-	l4 := be.AppendUint16(be.AppendUint16(be.AppendUint16(nil, ports[0]), ports[1]), uint16(n))
-	l4 = append(be.AppendUint16(append(l4, 0, 0), id), 0, 0, 0, 1, 0, 0)
-	l4 = append(l4, text...)
-	eth := wire.Ethernet{Dst: dst.MAC, Src: src.MAC, Type: wire.EtherTypeIPv4}
-	var b, pseudo []byte
-	if o.run.env.v6 {
-		eth.Type = wire.EtherTypeIPv6
-		a, z := src.IPv6.As16(), dst.IPv6.As16()
-		b = append(eth.AppendTo(nil), 0x60, 0, 0, 0, byte(n>>8), byte(n), 17, 64)
-		b = append(append(b, a[:]...), z[:]...)
-		pseudo = append(a[:], z[:]...)
-	} else {
-		ip := wire.IPv4{TTL: 64, Protocol: 17, Src: src.IPv4.As4(), Dst: dst.IPv4.As4()}
-		b = ip.AppendTo(eth.AppendTo(nil), n)
-		pseudo = append(ip.Src[:], ip.Dst[:]...)
-	}
-	sum := ^foldSum(onesSum(l4) + onesSum(pseudo) + 17 + uint32(n))
-	if sum == 0 {
-		sum = 0xffff
-	}
-	be.PutUint16(l4[6:], sum)
-	h.Inject(fault.Up, append(b, l4...), nil)
-}
-
-// wrap puts a tap in front of each host, which gives datagrams of memcached's port to the oracle.
-func (o *netcacheOracle) wrap(name string, n simnet.Node) simnet.Node {
-	if name == rackfile.SwitchName {
-		return n
-	}
-	return &simnet.Tap{Node: n, Pass: func(_ clock.Time, _ int, f *packetio.Frame) bool {
-		b := f.Data
-		ip, pseudo := 14+20, 8
-		if len(b) > 14 && b[14]>>4 == 6 {
-			ip, pseudo = 14+40, 32
-		}
-		if len(b) < ip+16 || b[23] != 17 && b[20] != 17 {
-			return true
-		}
-		l4 := b[ip:]
-		from, to := binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
-		if from != netcachePort && to != netcachePort {
-			return true
-		}
-		if s := foldSum(onesSum(l4) + onesSum(b[ip-pseudo:ip]) + 17 + uint32(len(l4))); s != 0xffff || int(binary.BigEndian.Uint16(l4[4:])) != len(l4) {
-			o.fail("a datagram with a wrong checksum or length at %s: %x", name, b)
-		}
-		id, text, client := binary.BigEndian.Uint16(l4[8:]), string(l4[16:]), b[ip-pseudo:ip-pseudo/2]
-		if !bytes.Equal(l4[10:16], []byte{0, 0, 0, 1, 0, 0}) {
-			o.fail("a datagram with the head %x at %s", l4[8:16], name)
-		}
-		if name == "cn0" {
-			who := o.clientOf(client)
-			o.hop(func() { o.serve(who, from, id, text) })
-		} else if who := int(name[2] - '0'); strings.HasPrefix(name, "cn") && to == netcacheFrom+uint16(who) {
-			o.hop(func() { o.clients[who-1].answered(id, text) })
-		}
-		return false
-	}}
-}
-
-// clientOf returns the number of the client with an address.
-func (o *netcacheOracle) clientOf(addr []byte) int {
-	for n := 1; n < netcacheHosts; n++ {
-		s := o.run.env.rack.Host(fmt.Sprintf("cn%d", n)).Spec
-		if a := s.IPv4.As4(); bytes.Equal(a[:], addr) || bytes.Equal(s.IPv6.AsSlice(), addr) {
-			return n
-		}
-	}
-	return 0
-}
-
 // serve executes a request at the server, and answers it to the port and with the number that it has, which may be the
 // switch's.
 func (o *netcacheOracle) serve(client int, port, id uint16, text string) {
+	if o.down {
+		return
+	}
 	words := strings.Fields(text)
 	answer := ""
 	switch words[0] {
@@ -298,7 +259,7 @@ func (o *netcacheOracle) serve(client int, port, id uint16, text string) {
 		if answer = "DELETED\r\n"; o.items[netcacheKey(words[1])] == 0 {
 			answer = "NOT_FOUND\r\n"
 		}
-		o.execute(netcacheKey(words[1]), 0, uint64(client)<<48|1<<40|uint64(id))
+		o.execute(netcacheKey(words[1]), 0, uint64(client)<<48|1<<40|uint64(o.clients[client-1].begun[id]))
 	case "set":
 		_, data, _ := strings.Cut(text, "\r\n")
 		n := numberAt(data)
@@ -319,8 +280,11 @@ func (o *netcacheOracle) execute(key int, number, tag uint64) {
 	o.items[key] = number
 }
 
-// crash loses all items of the server.
-func (o *netcacheOracle) crash() {
+// crash ends the server for some time, and loses all its items.
+func (o *netcacheOracle) crash(down time.Duration) {
+	rack := o.run.env.rack
+	o.down = true
+	rack.At(rack.Now().Add(down), func() { o.down = false })
 	for k, n := range o.items {
 		if n != 0 {
 			o.log.Invoke(k, -1, history.Op{Kind: history.Write})
