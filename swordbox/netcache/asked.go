@@ -1,5 +1,7 @@
 package netcache
 
+import "github.com/rdmalab/rdmalab/softrnic/clock"
+
 // sender is who has sent a request, and under which number. Clients of two VLANs may have the same address, and
 // the bytes of an address of IPv4 may begin one of IPv6.
 type sender struct {
@@ -70,6 +72,8 @@ const (
 	probePorts = 1<<16 - firstPort
 	// maxProbes is how many probes may be with the server. It divides the count of numbers.
 	maxProbes = 1 << 8
+	// probeTries is how many numbers a probe tries, because probes of other numbers may have the same place.
+	probeTries = 8
 )
 
 // probe is a GET that has left under a number of the switch's own. So its answer cannot be that to another
@@ -77,6 +81,7 @@ const (
 type probe struct {
 	client sender // as the client has sent it
 	number uint32
+	since  clock.Time
 	at     int
 	fill   uint64
 	hash   uint64
@@ -93,17 +98,20 @@ type numbers struct {
 	begun bool
 }
 
-// begin notes a probe, and returns the port and the number under which it leaves. ok is false if there is no
-// room: the probe before this one in its place has no answer.
-func (t *probes) begin(n *numbers, p probe, busy func(*probe) bool) (port, id uint16, ok bool) {
-	x := &t.list[n.next%maxProbes]
-	if x.live && busy(x) {
-		return 0, 0, false
+// begin notes a probe that leaves now, and returns the port and the number under which it leaves. ok is false if there
+// is no room. A probe has its place until its answer has come, or patience is over: whatever has become of its key, its
+// client waits for the answer.
+func (t *probes) begin(n *numbers, p probe, now clock.Time) (port, id uint16, ok bool) {
+	for range probeTries {
+		p.number = n.next
+		n.next = (n.next + 1) % (probePorts << 16)
+		if x := &t.list[p.number%maxProbes]; !x.live || now.Sub(x.since) > patience {
+			p.live, p.since = true, now
+			*x = p
+			return uint16(firstPort + p.number>>16), uint16(p.number), true
+		}
 	}
-	p.number, p.live = n.next, true
-	*x = p
-	n.next = (n.next + 1) % (probePorts << 16)
-	return uint16(firstPort + p.number>>16), uint16(p.number), true
+	return 0, 0, false
 }
 
 // end returns the probe that an answer belongs to, which has a port and a number of the switch's own, and forgets it.

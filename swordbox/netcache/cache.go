@@ -150,9 +150,7 @@ func (k *cache) probe(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet, q p
 	ch, _ := k.place(q.at)
 	port, id, ok := uint16(0), uint16(0), false
 	if ch.writes(k.Size) {
-		port, id, ok = k.probes.begin(&k.m.numbers, q, func(x *probe) bool {
-			return k.index.asked(x.at, x.fill) && c.Now.Sub(k.index.at(x.at).since) <= patience
-		})
+		port, id, ok = k.probes.begin(&k.m.numbers, q, c.Now)
 	}
 	if !ok {
 		k.index.step(q.at, evOld)

@@ -133,13 +133,13 @@ func TestHotKeysGetPlaces(t *testing.T) {
 	}
 }
 
-// The numbers of probes do not come again, and an answer belongs to a probe once.
+// The numbers of probes do not come again, and an answer belongs to a probe once. A probe without an answer gives its
+// place away after a while.
 func TestProbes(t *testing.T) {
-	p, numbers := &probes{}, numbers{next: probePorts<<16 - 2}
-	busy := func(*probe) bool { return true }
+	p, numbers, now := &probes{}, numbers{next: probePorts<<16 - 2}, clock.Time(time.Second)
 	seen := map[uint32]bool{}
 	for i := range maxProbes + 1 {
-		port, id, ok := p.begin(&numbers, probe{client: sender{id: uint16(i)}}, busy)
+		port, id, ok := p.begin(&numbers, probe{client: sender{id: uint16(i)}}, now)
 		if ok != (i < maxProbes) {
 			t.Fatal(i, ok)
 		}
@@ -149,20 +149,35 @@ func TestProbes(t *testing.T) {
 			seen[k] = true
 		}
 	}
+	free := 0
 	for k := range seen {
-		port, id := uint16(k>>16), uint16(k)
-		if _, ok := p.end(sender{addr: [16]byte{1}, port: port, id: id}); ok {
+		to := sender{port: uint16(k >> 16), id: uint16(k)}
+		if free++; free > maxProbes/2 {
+			break
+		}
+		other := to
+		other.addr[0]++
+		if _, ok := p.end(other); ok {
 			t.Error("an answer to another host")
 		}
-		if _, ok := p.end(sender{port: port, id: id}); !ok {
+		if _, ok := p.end(to); !ok {
 			t.Error("an answer without a probe")
 		}
-		if _, ok := p.end(sender{port: port, id: id}); ok {
+		if _, ok := p.end(to); ok {
 			t.Error("an answer comes twice")
 		}
 	}
-	if _, _, ok := p.begin(&numbers, probe{}, busy); !ok {
-		t.Error("no place is free")
+	more := 0
+	for range maxProbes {
+		if _, _, ok := p.begin(&numbers, probe{}, now); ok {
+			more++
+		}
+	}
+	if more < maxProbes/4 {
+		t.Errorf("%d probes have a place, of %d that are free", more, maxProbes/2)
+	}
+	if _, _, ok := p.begin(&numbers, probe{}, now.Add(patience+1)); !ok {
+		t.Error("a probe without an answer keeps its place")
 	}
 }
 

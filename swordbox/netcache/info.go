@@ -130,7 +130,7 @@ func (m *Machine) Spec() pipeline.Part {
 			{Name: "cache epoch", Width: 64, Entries: n},
 			{Name: "cache sketch", Width: 32, Entries: counts},
 			{Name: "cache requests", Width: senderBits + 2 + 64 + 32, Entries: n * maxAsked, Each: ways},
-			{Name: "cache probes", Width: senderBits + 32 + 64 + 64 + 1, Entries: n * maxProbes},
+			{Name: "cache probes", Width: senderBits + 32 + 3*64 + 1, Entries: n * maxProbes},
 			{Name: "cache waits", Width: maxFrame*8 + 64, Entries: n * maxWaits},
 			{Name: "cache links", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: links},
 			{Name: "cache READs and WRITEs", Width: 64 + 1, Entries: links * extmem.InFlight, Each: extmem.InFlight},

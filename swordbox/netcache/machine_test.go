@@ -265,6 +265,24 @@ func TestChangeDuringTheRead(t *testing.T) {
 	}
 }
 
+// A client gets the answer to its GET that has left as a probe, however many probes have left since, and although
+// writes of their keys have made them useless.
+func TestProbesKeepTheirClients(t *testing.T) {
+	b := newBed(t)
+	b.send(true, 40000, 1, "get foo\r\n")
+	port, id := b.left1()
+	for i := range uint16(2 * maxProbes) {
+		b.send(true, 40001, i, "set foo 0 0 1\r\nx\r\n")
+		b.send(true, 40002, i, "get foo\r\n")
+	}
+	if got := b.send(false, port, id, item); len(got) != 1 || got[0] != item {
+		t.Fatalf("%q", got)
+	}
+	if port, id := b.left1(); port != 40000 || id != 1 {
+		t.Errorf("to port %d, %d", port, id)
+	}
+}
+
 // A memory that does not have the value that it should have costs a GET at the server.
 func TestMemoryThatHasLostAValue(t *testing.T) {
 	for i, f := range []func(b *bed){
