@@ -30,9 +30,15 @@ type BrokenError struct {
 	// describes the operations of which one must be next in that order, though none can be.
 	Explained int
 	Around    []string
+	// Cut is the number of steps after which the search for this sequence was ended; 0 means that it came to its end.
+	Cut int
 }
 
 func (e *BrokenError) Error() string {
+	if e.Cut > 0 {
+		return fmt.Sprintf("word %s: the history of %d operations is not linearizable; where is not known, because the search for the longest order was ended after %d steps; "+
+			"the longest one so far has %d operations, then none of these was tried or can follow:\n    %s", e.Word, e.Ops, e.Cut, e.Explained, strings.Join(e.Around, "\n    "))
+	}
 	return fmt.Sprintf("word %s: the history is not linearizable: %d of %d operations have an order, then none of these can follow:\n    %s",
 		e.Word, e.Explained, e.Ops, strings.Join(e.Around, "\n    "))
 }
@@ -152,7 +158,7 @@ func (l *Log) check(w int, final func(w int) (uint64, bool), most int) error {
 	case !decided:
 		return &UndecidedError{x.name, len(ops), most}
 	}
-	return x.explain(m, ops)
+	return x.explain(m, ops, most)
 }
 
 // asSeen assigns every change of the memory to one of the operations that may have made it. This
@@ -228,10 +234,23 @@ func (e *event) operation() porcupine.Operation {
 // maxAround bounds the number of operations that an error describes.
 const maxAround = 12
 
+// explainWork bounds the search of explain: its steps times the operations of the word, because a step of this search
+// takes as long as the word has operations.
+const explainWork = 1 << 27
+
 // explain is called when no order was found. It repeats the search to find out how many operations
-// can be put in order, and returns a *BrokenError.
-func (x *word) explain(m porcupine.Model, ops []porcupine.Operation) error {
-	_, info := porcupine.CheckOperationsVerbose(m, withEnd(ops), 0)
+// can be put in order, and returns a *BrokenError. The search ends after at most `most` steps, and after fewer if there
+// are many operations.
+func (x *word) explain(m porcupine.Model, ops []porcupine.Operation, most int) error {
+	most = min(most, explainWork/max(1, len(ops)))
+	bounded, steps := m, 0
+	bounded.Step = func(state, input, output any) (bool, any) {
+		if steps++; steps > most {
+			return false, state
+		}
+		return m.Step(state, input, output)
+	}
+	_, info := porcupine.CheckOperationsVerbose(bounded, withEnd(ops), 0)
 	var longest []porcupine.Operation
 	for _, partition := range info.PartialLinearizationsOperations() {
 		for _, p := range partition {
@@ -242,6 +261,9 @@ func (x *word) explain(m porcupine.Model, ops []porcupine.Operation) error {
 		}
 	}
 	e := &BrokenError{Word: x.name, Ops: len(ops), Explained: len(longest)}
+	if steps > most {
+		e.Cut = most
+	}
 	at, done := any(state{value: x.first}), make(map[int64]bool)
 	for _, o := range longest {
 		_, at = m.Step(at, o.Input, o.Output)
