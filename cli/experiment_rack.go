@@ -402,6 +402,10 @@ func (*rackPlatform) Lookups(context.Context, experiment.Lookups) (out experimen
 	return out, errors.ErrUnsupported
 }
 
+func (*rackPlatform) Cached(context.Context, experiment.Cached) (out experiment.CachedResult, err error) {
+	return out, errors.ErrUnsupported
+}
+
 func (*rackPlatform) Counting(context.Context, experiment.Counting) (out experiment.CountingResult, err error) {
 	return out, errors.ErrUnsupported
 }

@@ -20,6 +20,9 @@ type MemoryUser interface {
 	Relief(ctx context.Context, l Relief) (ReliefResult, error)
 	// Lookups makes one host send packets, which the switch looks up in a table in servers' memory.
 	Lookups(ctx context.Context, l Lookups) (LookupsResult, error)
+	// Cached makes clients send GETs and writes to key-value servers, with or without a cache of the switch in the
+	// memory of other servers.
+	Cached(ctx context.Context, l Cached) (CachedResult, error)
 	// Counting makes one client send WRITEs, which the switch counts in the memory of a server.
 	Counting(ctx context.Context, l Counting) (CountingResult, error)
 }

@@ -12,11 +12,11 @@ import (
 var memoryFigures = Experiment{
 	Name:   "memory-figures",
 	Short:  "the figures of the paper on external memory, each number beside the authors'",
-	Figure: "Generic External Memory for Switch Data Planes: packet buffer, lookup table, state store; TEA: lookups",
+	Figure: "Generic External Memory for Switch Data Planes: packet buffer, lookup table, state store; TEA: lookups; NetCache: gain of a cache",
 	Lists: func() map[string][]string {
 		return map[string][]string{"Figures": titles(memory), "Choices": memoryChoices}
 	},
-	Sim: "1 min with two processors, with --quick 20 s", Cost: "connectx3-40g",
+	Sim: "75 s with two processors, with --quick 25 s", Cost: "connectx3-40g",
 	New: func() Body { return &figuresBody{all: memory, choices: memoryChoices} },
 }
 
@@ -58,7 +58,7 @@ const (
 
 func memory(quick bool) []figure {
 	return []figure{
-		bufferRates(Hardened, Published), loadDepth(quick), incastFigure(quick), beginFigure(quick), reliefFigure(quick), lookupLatency(quick), lookupRates(quick), countingFigure(), circleFigure(),
+		bufferRates(Hardened, Published), loadDepth(quick), incastFigure(quick), beginFigure(quick), reliefFigure(quick), lookupLatency(quick), lookupRates(quick), countingFigure(), circleFigure(), cachedFigure(quick), cachedWritesFigure(quick),
 	}
 }
 

@@ -43,10 +43,12 @@ type outcome struct {
 	relief   *ReliefResult
 	lookups  *LookupsResult
 	counting *CountingResult
-	solo     *OneRMAResult // result of a load of 1RMA NICs
-	chain    *RedNResult   // result of a load of programs made of work requests
-	added    time.Duration
-	share    float64
+	// cached and plain are the results of a Cached with and without rules.
+	cached, plain *CachedResult
+	solo          *OneRMAResult // result of a load of 1RMA NICs
+	chain         *RedNResult   // result of a load of programs made of work requests
+	added         time.Duration
+	share         float64
 	// congestion and scene are the results of loads of congestion control.
 	congestion *CongestionResult
 	scene      *SceneResult
@@ -232,6 +234,8 @@ func (o *outcome) failure() string {
 	switch {
 	case o.lookups != nil && o.lookups.Wrong+o.lookups.Lost > 0:
 		return fmt.Sprintf("%d packets were changed in a wrong way, %d were lost", o.lookups.Wrong, o.lookups.Lost)
+	case o.cached != nil && o.cached.bad()+o.plain.bad() != "":
+		return fmt.Sprintf("with cache: %q; without: %q", o.cached.bad(), o.plain.bad())
 	case o.scene != nil:
 		return unsteadyScene(o.scene)
 	case o.solo != nil && o.solo.Rack != nil:

@@ -326,7 +326,7 @@ func TestFiguresNameTheirInputs(t *testing.T) {
 		"SwordBox":        {swordbox(false), "1 2 3 4 verbs 10 11"},
 		"RedN":            {redn(false), "table1 7 8 table3 table5 14 15 16 nicmemory"},
 		"1RMA":            {oneRMA(false), "fig15 classes"},
-		"external memory": {memory(false), "incast counters recirculate"},
+		"external memory": {memory(false), "incast counters recirculate netcache netcache-writes"},
 	} {
 		var got []string
 		for i := range c.all {

@@ -184,8 +184,8 @@ func All() []Scenario {
 			"order, bytes, and hits and misses (--mode)"},
 		{Name: "balance", Doc: "the switch spreads connections to a virtual address over hosts, and keeps its choices in servers' memory, under random faults, crashes " +
 			"and changes of the pool; checks that each connection stays with one host of the pool, order, bytes and answers", run: func(e *env) error { return new(balancePlan).run(e) }},
-		{Name: "netcache", Doc: "the switch answers GETs of a key-value server with values that it keeps in servers' memory; datagrams are lost, doubled and late on each hop, servers and the " +
-			"switch crash; checks that each key's history is linearizable", run: func(e *env) error { return new(netcachePlan).run(e) }},
+		{Name: "netcache", Doc: "the switch answers GETs of a key-value server with values that it keeps in servers' memory; datagrams are lost, doubled, late and in fragments, servers and " +
+			"the switch crash; checks that each key's history is linearizable", run: func(e *env) error { return new(netcachePlan).run(e) }},
 		{Name: "redn", Doc: "lookups and list walks that the server's NIC alone answers, by programs made of work requests, under random faults; its " +
 			"process is killed, its NIC crashes; checks every answer (--mode)"},
 		{Name: "redn-locks", Doc: "locks that the server's NIC alone hands out, by programs made of work requests, under random faults; clients die, " +
