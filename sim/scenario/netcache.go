@@ -78,12 +78,24 @@ func (p *netcachePlan) run(e *env) error {
 	p.params.Timeout, p.params.RetryCount = 14, 7
 	p.rack.Datagrams = true
 	p.wrap = d.nearWrap(&p.rack)
+	if d.chance(0.4) {
+		p.focus(d)
+	}
 	for range one(d, 0, 1, 1, 3) {
 		f := midFault{fault: one(d, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)}
 		f.drawTimes(d, fmt.Sprintf("ms%d", d.between(1, p.servers)))
 		p.faults = append(p.faults, f)
 	}
 	return e.complete(p.begin(e))
+}
+
+// focus makes the plan one in which the switch answers many GETs of few keys, while requests that it cannot read, and
+// numbers that come again, could make it miss a write.
+func (p *netcachePlan) focus(d *draw) {
+	p.items, p.size, p.hot, p.age, p.depth, p.longest = 64, 256, 1, time.Second, 16, 20
+	p.keys, p.ops, p.writes, p.theta = 2, 80, one(d, 0.1, 0.3), 0
+	p.numbers, p.fragments, p.loss, p.twice = one(d, 0, 1, 3), one(d, 0, 0.2, 0.4), 0, one(d, 0, 0.1)
+	p.crashes, p.clears, p.late = 0, 0, d.span(time.Microsecond, 100*time.Microsecond)
 }
 
 func (p *netcachePlan) disturbances() string {

@@ -140,6 +140,11 @@ func (c *netcacheClient) next() {
 	c.send(c.id)
 }
 
+// kept returns how long after a request was sent datagrams may have its number.
+func (o *netcacheOracle) kept() time.Duration {
+	return 4*o.run.plan.late + netcacheKept + netcacheMargin
+}
+
 // number chooses the number of the next request. If the client has used it before and datagrams may still have it, the
 // result is false, and the client goes on later.
 func (c *netcacheClient) number() bool {
@@ -149,7 +154,7 @@ func (c *netcacheClient) number() bool {
 		return true
 	}
 	at, now := c.count%n, c.o.run.env.rack.Now()
-	if free := c.last[at].Add(4*c.o.run.plan.late + netcacheKept + netcacheMargin); c.count >= n && now < free {
+	if free := c.last[at].Add(c.o.kept()); c.count >= n && now < free {
 		c.later(free.Sub(now), c.next)
 		return false
 	}
@@ -310,6 +315,10 @@ func numberAt(data string) uint64 {
 
 // answered handles an answer that has come to the client.
 func (c *netcacheClient) answered(id uint16, text string) {
+	if n := len(c.last); n > 0 && c.o.run.env.rack.Now() > c.last[id-1].Add(c.o.kept()) {
+		c.o.fail("client %d gets an answer with number %d %v after it has used the number", c.n, id, c.o.run.env.rack.Now().Sub(c.last[id-1]))
+		return
+	}
 	if !c.open || c.id != id {
 		return // it comes late, or again
 	}
