@@ -91,7 +91,7 @@ const (
 	cachedWindow                = 256
 	cachedServe                 = 2 * time.Microsecond
 	// cachedPace is the load of the figures' latencies: a quarter of what all key-value servers together can do.
-	cachedPace = 0.25 * cachedServers / (2e-6)
+	cachedPace = 0.25 * cachedServers / 2e-6
 	cachedRun  = 8 * time.Millisecond
 )
 

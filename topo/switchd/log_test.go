@@ -39,7 +39,7 @@ func has(t *testing.T, format, log, level, text string, attributes map[string]an
 				ok = ok && fmt.Sprint(x[k]) == fmt.Sprint(v)
 			}
 		} else {
-			ok = strings.Contains(line, "level="+level+" ") && (strings.Contains(line, fmt.Sprintf("msg=%q", text)))
+			ok = strings.Contains(line, "level="+level+" ") && strings.Contains(line, fmt.Sprintf("msg=%q", text))
 			for k, v := range attributes {
 				ok = ok && (strings.Contains(line, fmt.Sprintf(" %s=%v", k, v)) || strings.Contains(line, fmt.Sprintf(" %s=%q", k, v)))
 			}
