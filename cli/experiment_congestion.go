@@ -171,7 +171,7 @@ func (r *rackSenders) allSend(ctx context.Context, ended <-chan error) (began ti
 
 // sample reads the switch's counters.
 func (r *rackSenders) sample(ctx context.Context, began time.Time) (s experiment.SenderSample, err error) {
-	counters, queues, at, err := r.on.ports(ctx)
+	counters, queues, at, err := portsOf(ctx, r.on.rack.Name)
 	if err != nil {
 		return s, err
 	}

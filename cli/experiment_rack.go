@@ -117,7 +117,7 @@ func (p *rackPlatform) Words(ctx context.Context, l experiment.Words) (out exper
 	}
 	results, executed, err := p.contend(l.Clients, func(share int) perf.Config {
 		if l.Locks {
-			return perf.Config{Test: perf.Locks, OneWord: perf.OneWord{Clients: share, Device: l.Device, Bits: l.Bits, Span: p.span(&l)}}
+			return perf.Config{Test: perf.Locks, OneWord: perf.OneWord{Clients: share, Device: l.Device, Bits: l.Bits, Span: wordsSpan(&l, p.rack.Slow)}}
 		}
 		return perf.Config{Test: perf.Contend, OneWord: perf.OneWord{Clients: share, Device: l.Device}, Iters: max(share, l.Iters*share/l.Clients)}
 	})
@@ -127,9 +127,9 @@ func (p *rackPlatform) Words(ctx context.Context, l experiment.Words) (out exper
 	return wordsTotal(results, l.Clients, executed)
 }
 
-// span returns how long locks are taken, by the rack's clock.
-func (p *rackPlatform) span(l *experiment.Words) time.Duration {
-	usual := either(p.rack.Slow > 0, slowSpan, rackSpan)
+// wordsSpan returns how long locks are taken, by the clock of a rack in slow motion by a factor; 0 means full speed.
+func wordsSpan(l *experiment.Words, slow int) time.Duration {
+	usual := either(slow > 0, slowSpan, rackSpan)
 	return cmp.Or(l.Span, either(l.Short, usual/5, usual))
 }
 

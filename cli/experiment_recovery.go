@@ -32,18 +32,25 @@ func (p *rackPlatform) Recovery(ctx context.Context, l experiment.Recovery) (out
 	if err != nil {
 		return out, err
 	}
-	twin := insim.RecoveryTwin{Rack: p.rack, Cost: model, From: p.hosts[0], To: p.to}
-	if out, err = p.recover(ctx, &twin, &l); err != nil {
+	r := &rackLoss{on: p, twin: insim.RecoveryTwin{Rack: p.rack, Cost: model, From: p.hosts[0], To: p.to}}
+	if out, err = r.run(ctx, &l); err != nil {
 		return out, err
 	}
-	in, err := twin.Run(ctx, l)
+	in, err := r.twin.Run(ctx, l)
 	out.Twin = &in
 	return out, err
 }
 
-// recover runs the load on the rack.
-func (p *rackPlatform) recover(ctx context.Context, twin *insim.RecoveryTwin, l *experiment.Recovery) (out experiment.RecoveryResult, err error) {
-	box := control.NewClient(rackfile.PathsOf(p.rack.Name).Socket(rackfile.SwitchName))
+// rackLoss is one queue pair on a rack in slow motion, and its twin in the simulator.
+type rackLoss struct {
+	on   *rackPlatform
+	twin insim.RecoveryTwin
+}
+
+// run runs the load on the rack.
+func (r *rackLoss) run(ctx context.Context, l *experiment.Recovery) (out experiment.RecoveryResult, err error) {
+	twin := &r.twin
+	box := control.NewClient(rackfile.PathsOf(r.on.rack.Name).Socket(rackfile.SwitchName))
 	var queues switchd.Queues
 	if err := ask(ctx, box, rackfile.SwitchName, http.MethodGet, "/queues", nil, &queues); err != nil {
 		return out, err
@@ -60,22 +67,22 @@ func (p *rackPlatform) recover(ctx context.Context, twin *insim.RecoveryTwin, l 
 			err = errors.Join(err, ask(context.WithoutCancel(ctx), box, rackfile.SwitchName, http.MethodDelete, "/faults/"+url.PathEscape(lossRule), nil, nil))
 		}()
 	}
-	before, err := p.counted(ctx, twin.From, twin.To)
+	before, err := r.counted(ctx)
 	if err != nil {
 		return out, err
 	}
 	cfg := insim.RecoveryTest(l)
 	cfg.To = twin.To
-	res, err := p.bandwidth(ctx, twin.From, &cfg)
+	res, err := r.on.bandwidth(ctx, twin.From, &cfg)
 	if err != nil {
 		return out, withNode(err, twin.From)
 	}
-	after, err := p.counted(ctx, twin.From, twin.To)
+	after, err := r.counted(ctx)
 	if err != nil {
 		return out, err
 	}
 	out = insim.RecoveryNumbers(l, res.BW.Average, twin.Packet(queues.Rate), after[0].since(before[0]), after[1].since(before[1]))
-	h, _, _ := p.rack.Host(twin.From)
+	h, _, _ := r.on.rack.Host(twin.From)
 	out.Kind = h.RecoveryKind()
 	return out, nil
 }
@@ -87,19 +94,19 @@ func (c recoveryCounters) since(b recoveryCounters) metrics.NIC {
 	return metrics.NIC{RetransPkts: c.again - b.again, DuplicateRequest: c.twice - b.twice, LocalAckTimeoutErr: c.timeouts - b.timeouts}
 }
 
-// counted reads the counters of two hosts.
-func (p *rackPlatform) counted(ctx context.Context, hosts ...string) (list []recoveryCounters, err error) {
-	for _, host := range hosts {
-		client, err := hostControl(p.cmd, host)
+// counted reads the counters of client and server.
+func (r *rackLoss) counted(ctx context.Context) (list [2]recoveryCounters, err error) {
+	for i, host := range []string{r.twin.From, r.twin.To} {
+		client, err := hostControl(r.on.cmd, host)
 		if err != nil {
-			return nil, err
+			return list, err
 		}
 		c, err := countersOver(ctx, client, 0)
 		if err != nil {
-			return nil, withNode(err, host)
+			return list, withNode(err, host)
 		}
 		m := counterMap(c).Counters
-		list = append(list, recoveryCounters{m["roce_retrans_pkts"], m["duplicate_request"], m["local_ack_timeout_err"]})
+		list[i] = recoveryCounters{m["roce_retrans_pkts"], m["duplicate_request"], m["local_ack_timeout_err"]}
 	}
 	return list, nil
 }

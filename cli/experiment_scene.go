@@ -36,11 +36,10 @@ func (p *rackPlatform) Scene(ctx context.Context, l experiment.Scene) (out exper
 		return out, err
 	}
 	r := &rackScene{on: p, scene: l}
-	if r.hosts, err = p.cast(&l); err != nil {
+	if err = r.cast(); err != nil {
 		return out, err
 	}
-	real := either(l.Short, sendersSpan/4, sendersSpan)
-	r.scene.Span = cmp.Or(l.Span, real/time.Duration(p.rack.Slow))
+	r.scene.Span = cmp.Or(l.Span, sendersSpan/time.Duration(p.rack.Slow))
 	samples, err := r.measure(ctx)
 	if err != nil {
 		return out, err
@@ -61,28 +60,29 @@ func (p *rackPlatform) Scene(ctx context.Context, l experiment.Scene) (out exper
 // sceneRack is the rack file for scenes.
 const sceneRack = "topo/racks/pfc-slow.yaml"
 
-// cast gives the hosts of a scene names: those that receive are memory servers, the others compute hosts.
-func (p *rackPlatform) cast(l *experiment.Scene) ([]string, error) {
-	memory, err := p.rack.NamesByRole(rackfile.Memory)
+// cast gives the hosts of the scene names: those that receive are memory servers, the others compute hosts.
+func (r *rackScene) cast() error {
+	rack := r.on.rack
+	memory, err := rack.NamesByRole(rackfile.Memory)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	compute, receives := slices.Clone(p.hosts), make([]bool, l.Hosts)
-	for _, f := range l.Flows {
+	compute, receives := slices.Clone(r.on.hosts), make([]bool, r.scene.Hosts)
+	for _, f := range r.scene.Flows {
 		receives[f.To] = true
 	}
-	names := make([]string, l.Hosts)
-	for i := range names {
+	r.hosts = make([]string, r.scene.Hosts)
+	for i := range r.hosts {
 		list, role := &compute, "compute hosts"
 		if receives[i] {
 			list, role = &memory, "memory servers"
 		}
 		if len(*list) == 0 {
-			return nil, fmt.Errorf("rack %s has too few %s for these flows: bring up %s", p.rack.Name, role, sceneRack)
+			return fmt.Errorf("rack %s has too few %s for these flows: bring up %s", rack.Name, role, sceneRack)
 		}
-		names[i], *list = (*list)[0], (*list)[1:]
+		r.hosts[i], *list = (*list)[0], (*list)[1:]
 	}
-	return names, nil
+	return nil
 }
 
 // measure runs the flows, and samples the switch's counters at the beginning, in the middle and at the end of the second
@@ -167,7 +167,7 @@ func (r *rackScene) allSend(ctx context.Context, ended <-chan error) (began time
 
 // sample reads the switch's counters.
 func (r *rackScene) sample(ctx context.Context, began time.Time) (s experiment.SceneSample, err error) {
-	counters, queues, at, err := r.on.ports(ctx)
+	counters, queues, at, err := portsOf(ctx, r.on.rack.Name)
 	if err != nil {
 		return s, err
 	}
@@ -192,9 +192,9 @@ func (r *rackScene) sample(ctx context.Context, began time.Time) (s experiment.S
 	return s, nil
 }
 
-// ports reads the counters and the queues of the switch's ports, and returns when the queues were read.
-func (p *rackPlatform) ports(ctx context.Context) (counters switchd.Counters, queues switchd.Queues, at time.Time, err error) {
-	box := control.NewClient(rackfile.PathsOf(p.rack.Name).Socket(rackfile.SwitchName))
+// portsOf reads the counters and the queues of the ports of a rack's switch, and returns when the queues were read.
+func portsOf(ctx context.Context, rack string) (counters switchd.Counters, queues switchd.Queues, at time.Time, err error) {
+	box := control.NewClient(rackfile.PathsOf(rack).Socket(rackfile.SwitchName))
 	if err := ask(ctx, box, rackfile.SwitchName, http.MethodGet, "/counters", nil, &counters); err != nil {
 		return counters, queues, at, err
 	}

@@ -105,12 +105,15 @@ func (f *figure) twin(x string, l ccScene, number func(*SceneResult) float64) {
 	)
 }
 
+// quickRackSpan is how long flows send with --quick, by the rack's clock: 10 s of real time if it is 400 times slower.
+const quickRackSpan = 25 * time.Millisecond
+
 // onRackScene is a load of flows on a rack, which takes everything else from its file.
 type onRackScene struct{ ccScene }
 
 func (l onRackScene) scene(seed uint64) Scene {
 	s := l.ccScene.scene(seed)
-	s.Span, s.Short = 0, l.quick
+	s.Span = pick(l.quick, quickRackSpan, 0)
 	return s
 }
 

@@ -10,7 +10,7 @@ import (
 // Scene is a load of flows between the hosts of a rack whose switch has one priority for data: lossless,
 // with pause frames, or lossy. A flow is a connection that WRITEs.
 //
-// A rack in slow motion runs flows without messages, with everything but Flows, Span, Short and Seed from its rack file.
+// A rack in slow motion runs flows without messages, with everything but Flows, Span and Seed from its rack file.
 // Span 0 means 40 s of real time there.
 type Scene struct {
 	Hosts int
@@ -44,8 +44,6 @@ type Scene struct {
 	// their times.
 	Span time.Duration
 	Seed uint64
-	// Short: a rack needs only a quarter of the time that it chooses if Span is 0.
-	Short bool
 	// Restless: the sum of the rates need not be steady, because the figure shows that control fails.
 	Restless bool
 }

@@ -60,7 +60,7 @@ func (s *sender) Deadline() clock.Time {
 // answers has packets to the client. named has the queue pairs to which the attacker's host has sent
 // packets, on any server.
 type hostile struct {
-	*holeRun
+	run *holeRun
 	attacker *sender // sends the attacker's frames, on the link of the attacker's host
 	echo     *sender // on the link of client 1, to repeat packets that client 1 has sent
 	seen     [][]byte
@@ -78,7 +78,7 @@ func runHostile(e *env) error { return runHostileIn(e, recordedHardened) }
 func runHostileIn(e *env, mode string) error {
 	a := &hostile{named: make(map[wire.QPN]bool)}
 	h := &holeRun{env: e, mode: mode, hole: &hole{action: "atomics", params: holeParams}}
-	a.holeRun = h
+	a.run = h
 	h.hole.rack.Wrap = func(name string, n simnet.Node) simnet.Node {
 		switch name {
 		case attackerHost:
@@ -150,21 +150,21 @@ func (a *hostile) send(s *sender, from *holeClient, frames ...[]byte) {
 }
 
 func (a *hostile) script() {
-	a.warm(lockAt, 0)
+	a.run.warm(lockAt, 0)
 	for i := range knownWords {
-		a.warm(crowdWord(1+i), 0)
+		a.run.warm(crowdWord(1+i), 0)
 	}
 	total := a.traffic(40)
 	for _, k := range append(a.attacks(), a.congestionAttacks()...) {
-		before, damage := a.refused(), len(a.damage)
+		before, damage := a.refused(), len(a.run.damage)
 		replaced := a.replacedSince(0)
 		k.do()
 		total += a.traffic(trafficRounds)
 		for len(a.attacker.frames) > 0 {
-			a.rt.Sleep(time.Millisecond)
+			a.run.rt.Sleep(time.Millisecond)
 		}
-		a.rt.Sleep(20 * time.Millisecond) // so long that all retransmissions are over
-		a.want(lockAt, uint64(total), "the sum of all additions, after: "+k.name)
+		a.run.rt.Sleep(20 * time.Millisecond) // so long that all retransmissions are over
+		a.run.want(lockAt, uint64(total), "the sum of all additions, after: "+k.name)
 		n := uint64(0)
 		var where []string
 		for name, v := range a.refused() {
@@ -176,26 +176,26 @@ func (a *hostile) script() {
 			}
 		}
 		slices.Sort(where)
-		if n < k.atLeast && a.mode != modeForward {
-			a.harm("%s: %d packets were refused and counted as %v, want %d; grown: %v", k.name, n, k.counted, k.atLeast, where)
+		if n < k.atLeast && a.run.mode != modeForward {
+			a.run.harm("%s: %d packets were refused and counted as %v, want %d; grown: %v", k.name, n, k.counted, k.atLeast, where)
 		}
-		if a.mode == recordedHardened && a.replacedSince(replaced) < trafficRounds*7/2 {
+		if a.run.mode == recordedHardened && a.replacedSince(replaced) < trafficRounds*7/2 {
 			// The switch has let through requests that no NIC will answer. Until they can no longer arrive, the NIC executes
 			// the atomics. The first of them afterwards begins the wait for packets that are on their way.
-			a.rt.Sleep(unansweredFor)
+			a.run.rt.Sleep(unansweredFor)
 			total += a.traffic(1)
-			a.rt.Sleep(20 * time.Millisecond)
+			a.run.rt.Sleep(20 * time.Millisecond)
 			replaced += a.replacedSince(replaced)
 			total += a.traffic(trafficRounds)
-			a.want(lockAt, uint64(total), "the sum of all additions, later after: "+k.name)
+			a.run.want(lockAt, uint64(total), "the sum of all additions, later after: "+k.name)
 			if got := a.replacedSince(replaced); got < trafficRounds*7/2 {
-				a.harm("%s: only %d of %d additions were replaced", k.name, got, trafficRounds*7)
+				a.run.harm("%s: only %d of %d additions were replaced", k.name, got, trafficRounds*7)
 			}
 		}
 		rows, most := a.rows()
-		a.env.note("%s: refused: %s; %d flows tracked, at most %d without a peer for one host; damage: %d", k.name, strings.Join(where, ", "), rows, most, len(a.damage)-damage)
+		a.run.env.note("%s: refused: %s; %d flows tracked, at most %d without a peer for one host; damage: %d", k.name, strings.Join(where, ", "), rows, most, len(a.run.damage)-damage)
 		if rows > most+settledRows {
-			a.harm("%s: %d flows tracked, the bound is %d", k.name, rows, most+settledRows)
+			a.run.harm("%s: %d flows tracked, the bound is %d", k.name, rows, most+settledRows)
 		}
 	}
 	a.lockRound()
@@ -206,7 +206,7 @@ func (a *hostile) script() {
 const unansweredFor = 11 * time.Second
 
 // replacedSince returns how many atomics the switch has replaced since their number was n.
-func (a *hostile) replacedSince(n uint64) uint64 { return countersOf(a.machine())["replaced"] - n }
+func (a *hostile) replacedSince(n uint64) uint64 { return countersOf(a.run.machine())["replaced"] - n }
 
 // knownWords is how many words besides the one at lockAt the switch knows when the attacks begin.
 const knownWords = 16
@@ -220,11 +220,11 @@ func (a *hostile) traffic(rounds int) int {
 	n := 0
 	for range rounds {
 		var all []*answer
-		for _, c := range a.clients[:7] {
+		for _, c := range a.run.clients[:7] {
 			all = append(all, c.add(lockAt, 1))
 		}
 		for _, o := range all {
-			a.expect(o, "FETCH_ADD of another client")
+			a.run.expect(o, "FETCH_ADD of another client")
 			n++
 		}
 	}
@@ -234,14 +234,14 @@ func (a *hostile) traffic(rounds int) int {
 // lockRound checks after the attacks that clients can still take a lock by CAS and release it by a
 // WRITE.
 func (a *hostile) lockRound() {
-	a.expect(a.clients[2].cas(otherAt, a.word(otherAt), 77), "CAS")
-	in := a.clients[3].cas(otherAt, 0, 88)
-	a.expect(in, "CAS that fails")
-	a.expect(a.clients[2].write(otherAt, 0, 8), "release")
-	next := a.clients[3].cas(otherAt, 0, 88)
-	a.expect(next, "CAS")
+	a.run.expect(a.run.clients[2].cas(otherAt, a.run.word(otherAt), 77), "CAS")
+	in := a.run.clients[3].cas(otherAt, 0, 88)
+	a.run.expect(in, "CAS that fails")
+	a.run.expect(a.run.clients[2].write(otherAt, 0, 8), "release")
+	next := a.run.clients[3].cas(otherAt, 0, 88)
+	a.run.expect(next, "CAS")
 	if in.prior() != 77 || next.prior() != 0 {
-		a.harm("a lock held by 77: found %d, and %d after its release", in.prior(), next.prior())
+		a.run.harm("a lock held by 77: found %d, and %d after its release", in.prior(), next.prior())
 	}
 }
 
@@ -249,12 +249,12 @@ func (a *hostile) lockRound() {
 // switch's reason or of the counter.
 func (a *hostile) refused() map[string]uint64 {
 	out := make(map[string]uint64)
-	for i := range a.rack.Hosts() {
-		for reason, d := range a.rack.Switch().Port(i).Drops {
+	for i := range a.run.rack.Hosts() {
+		for reason, d := range a.run.rack.Switch().Port(i).Drops {
 			out[string(reason)] += d
 		}
 	}
-	for _, h := range a.rack.Hosts() {
+	for _, h := range a.run.rack.Hosts() {
 		c := h.Counters()
 		out["rx_unknown_qp"] += c.RxUnknownQP
 		out["rx_wrong_peer"] += c.RxWrongPeer
@@ -265,7 +265,7 @@ func (a *hostile) refused() map[string]uint64 {
 		out["rp_cnp_ignored"] += c.RxCnpIgnored
 	}
 	out["pause frames"] = a.pauseFrames()
-	maps.Copy(out, countersOf(a.machine()))
+	maps.Copy(out, countersOf(a.run.machine()))
 	return out
 }
 
@@ -276,9 +276,9 @@ const settledRows = 64
 // rows returns n, the number of flows that the switch tracks, and most, the bound on flows of one
 // host whose other direction the switch does not know yet.
 func (a *hostile) rows() (n, most int) {
-	p, ok := a.rack.Program().(*swordbox.Program)
+	p, ok := a.run.rack.Program().(*swordbox.Program)
 	if !ok {
 		return 0, 0
 	}
-	return len(p.Connections().List(a.rack.Now())), p.Connections().MaxLearning() / 2
+	return len(p.Connections().List(a.run.rack.Now())), p.Connections().MaxLearning() / 2
 }

@@ -64,7 +64,7 @@ func (a *hostile) copies(b []byte, n int, how func(f *wire.Frame, k int)) {
 	for k := range out {
 		out[k] = change(b, func(f *wire.Frame) { how(f, k) })
 	}
-	a.send(a.attacker, a.clients[7], out...)
+	a.send(a.attacker, a.run.clients[7], out...)
 }
 
 // forge sends n copies of a FETCH_ADD that the attacker has seen, with the attacker's addresses.
@@ -72,10 +72,10 @@ func (a *hostile) copies(b []byte, n int, how func(f *wire.Frame, k int)) {
 func (a *hostile) forge(n int, how func(f *wire.Frame, k int)) {
 	seen := some(a.seen, 1, isAdd)
 	if len(seen) == 0 {
-		a.harm("no packet to forge")
+		a.run.harm("no packet to forge")
 		return
 	}
-	h := a.rack.Host(attackerHost)
+	h := a.run.rack.Host(attackerHost)
 	a.copies(seen[0], n, func(f *wire.Frame, k int) {
 		f.Eth.Src, f.IPv4.Src = h.Spec.MAC, h.Addr().As4()
 		how(f, k)
@@ -104,9 +104,9 @@ func (a *hostile) forgeOldPSN() { a.forgeAt(func(k int) int { return -20000 - k*
 // forgeAt sends 60 FETCH_ADDs on the attacker's connection. The PSN of number k is ahead(k) after
 // the expected one.
 func (a *hostile) forgeAt(ahead func(k int) int) {
-	attr, err := a.clients[7].end.qp.Query()
+	attr, err := a.run.clients[7].end.qp.Query()
 	if err != nil {
-		a.harm("no connection to forge: %v", err)
+		a.run.harm("no connection to forge: %v", err)
 		return
 	}
 	a.forge(60, func(f *wire.Frame, k int) {
@@ -119,28 +119,28 @@ func (a *hostile) forgeAt(ahead func(k int) int) {
 // foreignKey sends requests with wrong R_Keys, which may be those of other clients, on connections
 // of the attacker. Each connection ends with an error.
 func (a *hostile) foreignKey() {
-	c := a.clients[7]
+	c := a.run.clients[7]
 	for k := range 3 {
 		if err := c.connect(); err != nil {
-			a.harm("the attacker does not get a connection: %v", err)
+			a.run.harm("the attacker does not get a connection: %v", err)
 			return
 		}
 		bad := c.post(verbs.SendWR{Op: verbs.OpFetchAdd, CompareAdd: 1 << 42, RKey: c.mem.rkey ^ uint32(1+k)}, lockAt, 8)
 		bad.wait(holePatience)
 		if bad.status == verbs.Success {
-			a.harm("a foreign key works")
+			a.run.harm("a foreign key works")
 		}
 	}
 	if err := c.connect(); err != nil {
-		a.harm("the attacker does not get a connection: %v", err)
+		a.run.harm("the attacker does not get a connection: %v", err)
 	}
 }
 
 // replay sends old packets of client 1 again, from client 1's port and from the attacker's.
 func (a *hostile) replay() {
 	old := some(a.seen, 100, func(f *wire.Frame) bool { return f.BTH.DestQP > 1 })
-	a.send(a.echo, a.clients[1], old...)
-	a.send(a.attacker, a.clients[7], old...)
+	a.send(a.echo, a.run.clients[1], old...)
+	a.send(a.attacker, a.run.clients[7], old...)
 }
 
 // forgeAnswers sends client 1 atomic acknowledgements from the attacker's port. Their PSNs begin
@@ -159,8 +159,8 @@ func (a *hostile) forgeAnswers() {
 // connections.
 func (a *hostile) forgeToSwitch() {
 	var out [][]byte
-	sw := a.env.rack.Spec.Switch
-	for _, s := range a.machine().Shared {
+	sw := a.run.env.rack.Spec.Switch
+	for _, s := range a.run.machine().Shared {
 		for _, b := range some(a.answers, 1, isAnswer) {
 			for k := range 40 {
 				out = append(out, change(b, func(f *wire.Frame) {
@@ -176,7 +176,7 @@ func (a *hostile) forgeToSwitch() {
 			}
 		}
 	}
-	a.send(a.attacker, a.clients[7], out...)
+	a.send(a.attacker, a.run.clients[7], out...)
 }
 
 // floodPackets is more than the number of flows that the switch can track.

@@ -27,7 +27,7 @@ const (
 // forgeCNPs sends congestion notifications for the queue pair of client 1, with the address of its peer and with the
 // attacker's own, and with its own for each connection of the switch.
 func (a *hostile) forgeCNPs() {
-	h := a.rack.Host(attackerHost)
+	h := a.run.rack.Host(attackerHost)
 	cnp := func(f *wire.Frame) { f.BTH.Opcode, f.BTH.BECN, f.Payload = wire.CNP, true, make([]byte, 16) }
 	for _, b := range some(a.answers, 1, isAnswer) {
 		a.copies(b, 2*forgedEach, func(f *wire.Frame, k int) {
@@ -35,12 +35,12 @@ func (a *hostile) forgeCNPs() {
 				f.Eth.Src, f.IPv4.Src = h.Spec.MAC, h.Addr().As4()
 			}
 		})
-		shared := a.machine().Shared
+		shared := a.run.machine().Shared
 		a.copies(b, forgedEach, func(f *wire.Frame, k int) {
 			cnp(f)
 			f.Eth.Src, f.IPv4.Src = h.Spec.MAC, h.Addr().As4()
 			if len(shared) > 0 {
-				sw := a.rack.Spec.Switch
+				sw := a.run.rack.Spec.Switch
 				f.Eth.Dst, f.IPv4.Dst, f.BTH.DestQP = sw.MAC, sw.IPv4.As4(), shared[k%len(shared)].OwnQPN
 			}
 		})
@@ -51,7 +51,7 @@ func (a *hostile) forgeCNPs() {
 // leave the attacker's link.
 func (a *hostile) forgePauses() {
 	a.attacker.batch = 8
-	p := wire.Pause{Src: a.rack.Host(attackerHost).Spec.MAC, Enabled: 0xff}
+	p := wire.Pause{Src: a.run.rack.Host(attackerHost).Spec.MAC, Enabled: 0xff}
 	for i := range p.Time {
 		p.Time[i] = 0xffff
 	}
@@ -62,13 +62,13 @@ func (a *hostile) forgePauses() {
 			frames[k] = frames[k][:20+k%40]
 		}
 	}
-	a.send(a.attacker, a.clients[7], frames...)
+	a.send(a.attacker, a.run.clients[7], frames...)
 }
 
 // forgeNAKs sends client 1 NAKs that ask for all packets again, or end the connection, with the address of its peer
 // and with the attacker's own.
 func (a *hostile) forgeNAKs() {
-	h := a.rack.Host(attackerHost)
+	h := a.run.rack.Host(attackerHost)
 	syndromes := []wire.Syndrome{wire.NakPSNSequence, wire.NakRemoteOp, wire.NakRemoteAccess}
 	for _, b := range some(a.answers, 1, isAnswer) {
 		a.copies(b, 2*forgedEach, func(f *wire.Frame, k int) {
@@ -83,13 +83,13 @@ func (a *hostile) forgeNAKs() {
 
 // pauseFrames returns how many pause frames the switch's queues have got from the attacker's host.
 func (a *hostile) pauseFrames() (n uint64) {
-	q := a.rack.Queues()
+	q := a.run.rack.Queues()
 	if q == nil {
 		return 0
 	}
 	global, malformed := q.Pauses()
-	i := slices.IndexFunc(a.rack.Hosts(), func(h *simrack.Host) bool { return h.Spec.Name == attackerHost })
-	for _, st := range q.Port(a.rack.Now(), i) {
+	i := slices.IndexFunc(a.run.rack.Hosts(), func(h *simrack.Host) bool { return h.Spec.Name == attackerHost })
+	for _, st := range q.Port(a.run.rack.Now(), i) {
 		n = max(n, st.RxPause)
 	}
 	return n + global + malformed
@@ -98,7 +98,7 @@ func (a *hostile) pauseFrames() (n uint64) {
 // spyPauses records as damage a pause frame of the attacker's host on another host's link.
 func (a *hostile) spyPauses(ev *simnet.Event) {
 	if ev.Kind == simnet.Sent && ev.Link() != attackerHost && ev.Dir() == fault.Down && wire.IsPause(ev.Frame) &&
-		wire.MAC(ev.Frame[6:]) == a.rack.Host(attackerHost).Spec.MAC {
-		a.harm("a pause frame of the attacker reaches %s", ev.Link())
+		wire.MAC(ev.Frame[6:]) == a.run.rack.Host(attackerHost).Spec.MAC {
+		a.run.harm("a pause frame of the attacker reaches %s", ev.Link())
 	}
 }

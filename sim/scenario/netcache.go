@@ -22,6 +22,28 @@ const (
 )
 
 // netcachePlan has the choices that the seed makes for a run of netcache.
+// netcacheHop is what happens to a datagram on each hop: loss and twice are probabilities, late is how long it takes at most.
+type netcacheHop struct {
+	loss, twice float64
+	late        time.Duration
+}
+
+// netcacheUpset is how often the key-value server crashes, which then has no items, for how long it is away, and how often
+// an operator empties the cache.
+type netcacheUpset struct {
+	crashes int
+	outage  time.Duration
+	clears  int
+}
+
+// netcacheAsk is how clients ask. numbers is how many numbers the requests of a client have, 0 if each has one of its own.
+// If tags is true, frames of some clients are in VLANs. After the time moves other keys are hot; 0 means never.
+type netcacheAsk struct {
+	numbers int
+	tags    bool
+	moves   time.Duration
+}
+
 type netcachePlan struct {
 	wirePlan
 	// servers, items, size, hot, age and depth are keys of the switch's rule.
@@ -32,20 +54,12 @@ type netcachePlan struct {
 	writes                           float64 // the share of writes
 	longest                          int     // the length of the longest value
 	think                            time.Duration
-	// loss and twice are probabilities on each hop of a datagram, late is how long a hop takes at most.
-	loss, twice float64
-	late        time.Duration
-	crashes     int // of the key-value server, which then has no items
-	outage      time.Duration
-	clears      int // how often an operator empties the cache
-	wrap        bool
-	// fragments is the probability that a datagram leaves in two fragments, and numbers how many numbers the requests of
-	// a client have, 0 if each has one of its own. If tags is true, frames of some clients are in VLANs.
-	fragments float64
-	numbers   int
-	tags      bool
-	moves     time.Duration // after it, other keys are hot; 0 means never
-	faults    []midFault    // one begins after the end of the one before it
+	hop                              netcacheHop
+	upset                            netcacheUpset
+	wrap                             bool
+	fragments                        float64 // the probability that a datagram leaves in two fragments
+	ask                              netcacheAsk
+	faults                           []midFault // one begins after the end of the one before it
 }
 
 func (p *netcachePlan) rule() string {
@@ -55,8 +69,8 @@ func (p *netcachePlan) rule() string {
 
 func (p *netcachePlan) String() string {
 	return fmt.Sprintf("%s; %d operations of each client on %d keys by Zipf %.2f, %.2f of them writes of up to %d bytes, one every %v; a hop takes up to %v, loses %.3f, doubles %.3f; "+
-		"%.2f in fragments; %d numbers, tags=%v, other hot keys after %v; the server crashes %d times for %v, clears=%d, wrap=%v; links %s; %v", p.rule(), p.ops, p.keys, p.theta, p.writes, p.longest, p.think, p.late, p.loss, p.twice, p.fragments, p.numbers, p.tags, p.moves,
-		p.crashes, p.outage, p.clears, p.wrap, strings.TrimSpace(p.links), p.disturbances())
+		"%.2f in fragments; %d numbers, tags=%v, other hot keys after %v; the server crashes %d times for %v, clears=%d, wrap=%v; links %s; %v", p.rule(), p.ops, p.keys, p.theta, p.writes, p.longest, p.think, p.hop.late, p.hop.loss, p.hop.twice, p.fragments, p.ask.numbers, p.ask.tags, p.ask.moves,
+		p.upset.crashes, p.upset.outage, p.upset.clears, p.wrap, strings.TrimSpace(p.links), p.disturbances())
 }
 
 // run draws a plan and runs it.
@@ -66,9 +80,10 @@ func (p *netcachePlan) run(e *env) error {
 		servers: d.between(1, netcacheServers), items: one(d, 1, 8, 64), size: one(d, 64, 128, 256), hot: one(d, 1, 1, 2, 8), depth: one(d, 1, 4, 16),
 		age: one(d, 20*time.Microsecond, time.Millisecond, time.Second), keys: one(d, 1, 2, 5, 24), ops: d.between(20, 80), theta: one(d, 0, 0.99, 1.3),
 		writes: one(d, 0.02, 0.1, 0.3), longest: one(d, 0, 20, 100, 300), think: d.span(time.Microsecond, 40*time.Microsecond),
-		loss: one(d, 0, 0, 0.02, 0.2), twice: one(d, 0, 0, 0.02, 0.1), late: d.span(100*time.Nanosecond, one(d, time.Microsecond, 20*time.Microsecond, 200*time.Microsecond)),
-		crashes: one(d, 0, 0, 0, 2), outage: one(d, 0, d.span(0, 2*time.Millisecond)), clears: one(d, 0, 0, 1, 20),
-		fragments: one(d, 0, 0, 0.02, 0.2), numbers: one(d, 0, 0, 1, 3, 8), tags: d.chance(0.25), moves: one(d, 0, 0, d.span(500*time.Microsecond, 5*time.Millisecond)),
+		hop:       netcacheHop{loss: one(d, 0, 0, 0.02, 0.2), twice: one(d, 0, 0, 0.02, 0.1), late: d.span(100*time.Nanosecond, one(d, time.Microsecond, 20*time.Microsecond, 200*time.Microsecond))},
+		upset:     netcacheUpset{crashes: one(d, 0, 0, 0, 2), outage: one(d, 0, d.span(0, 2*time.Millisecond)), clears: one(d, 0, 0, 1, 20)},
+		fragments: one(d, 0, 0, 0.02, 0.2),
+		ask:       netcacheAsk{numbers: one(d, 0, 0, 1, 3, 8), tags: d.chance(0.25), moves: one(d, 0, 0, d.span(500*time.Microsecond, 5*time.Millisecond))},
 	}
 	var hosts []string
 	if d.chance(0.6) {
@@ -94,8 +109,8 @@ func (p *netcachePlan) run(e *env) error {
 func (p *netcachePlan) focus(d *draw) {
 	p.items, p.size, p.hot, p.age, p.depth, p.longest = 64, 256, 1, time.Second, 16, 20
 	p.keys, p.ops, p.writes, p.theta = 2, 80, one(d, 0.1, 0.3), 0
-	p.numbers, p.fragments, p.loss, p.twice = one(d, 0, 1, 3), one(d, 0, 0.2, 0.4), 0, one(d, 0, 0.1)
-	p.crashes, p.clears, p.late = 0, 0, d.span(time.Microsecond, 100*time.Microsecond)
+	p.ask.numbers, p.fragments, p.hop.loss, p.hop.twice = one(d, 0, 1, 3), one(d, 0, 0.2, 0.4), 0, one(d, 0, 0.1)
+	p.upset.crashes, p.upset.clears, p.hop.late = 0, 0, d.span(time.Microsecond, 100*time.Microsecond)
 }
 
 func (p *netcachePlan) disturbances() string {
@@ -130,10 +145,10 @@ func (r *netcacheRun) begin() {
 	r.oracle.begin()
 	r.disturbFrom(0)
 	d := newDraw(r.env.draw.Uint64())
-	for range r.plan.crashes {
-		r.env.rack.At(r.env.rack.Now().Add(d.span(0, 5*time.Millisecond)), func() { r.oracle.crash(r.plan.outage) })
+	for range r.plan.upset.crashes {
+		r.env.rack.At(r.env.rack.Now().Add(d.span(0, 5*time.Millisecond)), func() { r.oracle.crash(r.plan.upset.outage) })
 	}
-	for range r.plan.clears {
+	for range r.plan.upset.clears {
 		r.env.rack.At(r.env.rack.Now().Add(d.span(0, 5*time.Millisecond)), func() {
 			if k, ok := r.env.rack.Program().(interface{ ClearTable(string) (int, bool) }); ok && !r.down {
 				k.ClearTable("cached values")
@@ -206,6 +221,6 @@ func (r *netcacheRun) judge() error {
 
 // quiet reports whether the switch must have answered some GETs: no fault, hardly any writes, a hot key that fits.
 func (p *netcachePlan) quiet() bool {
-	return len(p.faults) == 0 && p.clears == 0 && !p.tags && p.links == "" && p.loss == 0 && p.crashes == 0 && p.keys == 1 && p.writes < 0.1 && p.hot <= 2 && p.longest <= 20 && p.size > 64 && p.ops >= 60 && p.age >= time.Millisecond &&
-		p.late < time.Microsecond
+	return len(p.faults) == 0 && p.upset.clears == 0 && !p.ask.tags && p.links == "" && p.hop.loss == 0 && p.upset.crashes == 0 && p.keys == 1 && p.writes < 0.1 && p.hot <= 2 && p.longest <= 20 && p.size > 64 && p.ops >= 60 && p.age >= time.Millisecond &&
+		p.hop.late < time.Microsecond
 }

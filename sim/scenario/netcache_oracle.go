@@ -79,8 +79,8 @@ func (r *netcacheRun) newOracle() *netcacheOracle {
 		o.items = append(o.items, 0)
 	}
 	for n := 1; n < netcacheHosts; n++ {
-		c := &netcacheClient{o: o, n: n, left: r.plan.ops, zipf: kv.NewZipf(uint64(r.plan.keys), r.plan.theta), last: make([]clock.Time, r.plan.numbers), begun: make(map[uint16]int)}
-		if r.plan.tags {
+		c := &netcacheClient{o: o, n: n, left: r.plan.ops, zipf: kv.NewZipf(uint64(r.plan.keys), r.plan.theta), last: make([]clock.Time, r.plan.ask.numbers), begun: make(map[uint16]int)}
+		if r.plan.ask.tags {
 			c.tags = one(o.draw, nil, []uint16{0x8100}, []uint16{0x88a8, 0x8100}, []uint16{0x8100, 0x8100})
 		}
 		o.clients = append(o.clients, c)
@@ -142,7 +142,7 @@ func (c *netcacheClient) next() {
 
 // kept returns how long after a request was sent datagrams may have its number.
 func (o *netcacheOracle) kept() time.Duration {
-	return 4*o.run.plan.late + netcacheKept + netcacheMargin
+	return 4*o.run.plan.hop.late + netcacheKept + netcacheMargin
 }
 
 // number chooses the number of the next request. If the client has used it before and datagrams may still have it, the
@@ -167,8 +167,8 @@ func (o *netcacheOracle) drawOp(z *kv.Zipf) (op netcacheOp) {
 	d, p := o.draw, o.run.plan
 	key := func() int {
 		k := int(z.Next(d.Rand))
-		if p.moves > 0 { // others are hot then
-			k += 3 * int(o.run.env.rack.Now().Sub(o.began)/p.moves)
+		if p.ask.moves > 0 { // others are hot then
+			k += 3 * int(o.run.env.rack.Now().Sub(o.began)/p.ask.moves)
 		}
 		return k % p.keys
 	}
@@ -230,11 +230,11 @@ func (c *netcacheClient) send(id uint16) {
 func (o *netcacheOracle) hop(f func()) {
 	d, p, rack := o.draw, o.run.plan, o.run.env.rack
 	for n := 1; n > 0; n-- {
-		if d.chance(p.twice / 2) {
+		if d.chance(p.hop.twice / 2) {
 			n++
 		}
-		if !d.chance(p.loss) {
-			rack.At(rack.Now().Add(d.span(0, p.late)), f)
+		if !d.chance(p.hop.loss) {
+			rack.At(rack.Now().Add(d.span(0, p.hop.late)), f)
 		}
 	}
 }

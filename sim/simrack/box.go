@@ -85,7 +85,7 @@ func (b *box) start() (simnet.Node, error) {
 		return nil, err
 	}
 	places := apps.Where{Rack: own, Port: b.port}
-	cfg := pipeline.Config{Ports: max(1, len(b.ports)), Program: program, Self: apps.Self(own), Places: places.Places(), Trunks: b.trunks}
+	cfg := pipeline.Config{Ports: max(1, len(b.ports)), Program: program, Self: apps.Self(own), Homes: pipeline.NewHomes(places.Places()), Trunks: b.trunks}
 	if b.rack.transits != nil {
 		cfg.Follower = b.rack.transits
 	}

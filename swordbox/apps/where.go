@@ -73,7 +73,7 @@ func (w *Where) each(f func(node string, a netip.Addr)) {
 	}
 }
 
-// Places returns the ports at which the addresses of this switch's hosts may appear (pipeline.Config.Places).
+// Places returns the ports at which the addresses of this switch's hosts may appear (pipeline.Config.Homes).
 func (w *Where) Places() pipeline.Places {
 	byHost := make(map[string][]int)
 	own := func(h *rackfile.Host) (name string, port int, ok bool) {

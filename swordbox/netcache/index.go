@@ -58,7 +58,7 @@ const placeBytes = 48
 const (
 	sketchHashes         = 3
 	minSketch, maxSketch = 1 << 12, 1 << 16
-	// halving is after how many GETs for a counter of a row all counts are halved, so that keys that were asked for
+	// halving is after how many GETs for a counter of one hash function all counts are halved, so that keys that were asked for
 	// once make room.
 	halving = 16
 )

@@ -19,7 +19,7 @@ type fdb struct {
 	// moves counts addresses that appeared at another port. full counts addresses that were not
 	// learnt because the database was full, foreign those that were not because they belong elsewhere.
 	moves, full, foreign uint64
-	places               Places
+	homes                *Homes // nil: addresses may appear anywhere
 
 	trunks *Trunks // nil: the switch is the only one
 	groups []int   // the groups of the present partition, by port
@@ -34,10 +34,32 @@ type fdbEntry struct {
 // of one through the ports of all. Addresses that are not in it may appear anywhere.
 type Places map[wire.MAC][]int
 
+// Homes tells a switch where the addresses of hosts belong (Config.Homes). The zero value knows no host.
+type Homes struct {
+	places Places
+	fdb    *fdb // that of the switch
+}
+
+// NewHomes makes the Homes of a switch, which owns p.
+func NewHomes(p Places) *Homes { return &Homes{places: p} }
+
+// Set replaces the places of all hosts; the switch owns p. Addresses that were learnt at other ports are forgotten.
+func (h *Homes) Set(p Places) {
+	h.places = p
+	for mac, e := range h.fdb.entries {
+		if h.foreign(mac, e.port) {
+			h.fdb.remove(mac, e)
+		}
+	}
+}
+
 // foreign reports whether an address belongs to other ports than this one: the frame is forged, and must not draw the
 // host's frames to the port.
-func (p Places) foreign(mac wire.MAC, port int) bool {
-	ports, known := p[mac]
+func (h *Homes) foreign(mac wire.MAC, port int) bool {
+	if h == nil {
+		return false
+	}
+	ports, known := h.places[mac]
 	return known && !slices.Contains(ports, port)
 }
 
@@ -73,7 +95,7 @@ func newFDB(max int, ageing time.Duration) fdb {
 // learn records that the host with address mac is at the port, unless the address belongs elsewhere.
 func (t *fdb) learn(now clock.Time, mac wire.MAC, port int) {
 	e := t.find(mac)
-	if (e == nil || e.port != port) && t.places.foreign(mac, port) {
+	if (e == nil || e.port != port) && t.homes.foreign(mac, port) {
 		t.foreign++
 		return
 	}

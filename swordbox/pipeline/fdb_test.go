@@ -51,7 +51,7 @@ func TestAddressesOfOnePlace(t *testing.T) {
 func TestForeignAddressesAreNotLearnt(t *testing.T) {
 	host, guest := wire.MAC{2, 0, 0, 0, 0, 1}, wire.MAC{2, 0, 0, 0, 0, 9}
 	table := newFDB(10, time.Minute)
-	table.places = Places{host: {1, 2}}
+	table.homes = NewHomes(Places{host: {1, 2}})
 	for i, c := range []struct {
 		mac            wire.MAC
 		port, at       int

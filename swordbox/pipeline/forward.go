@@ -236,17 +236,6 @@ type MAC struct {
 	Idle time.Duration `json:"idle"`
 }
 
-// SetPlaces replaces the ports of the rack's hosts; the switch owns p. Addresses that were learnt at other ports are
-// forgotten.
-func (s *Switch) SetPlaces(p Places) {
-	s.fdb.places = p
-	for mac, e := range s.fdb.entries {
-		if p.foreign(mac, e.port) {
-			s.fdb.remove(mac, e)
-		}
-	}
-}
-
 // MACs returns the learnt addresses, sorted by port and address.
 func (s *Switch) MACs() []MAC {
 	list := make([]MAC, 0, len(s.fdb.entries))

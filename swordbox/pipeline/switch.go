@@ -36,8 +36,9 @@ type Config struct {
 	Follower Follower
 	// Self holds the addresses of the switch; the zero value means that it has none.
 	Self Self
-	// Places has the ports of the rack's hosts; the switch owns it. SetPlaces replaces it.
-	Places Places
+	// Homes has the ports of the rack's hosts; nil means that their addresses may appear anywhere. No other switch may
+	// have it.
+	Homes *Homes
 	// Trunks makes the switch one of several; nil means that it is the only one. No other switch may
 	// have it.
 	Trunks *Trunks
@@ -129,7 +130,9 @@ func New(cfg Config) (*Switch, error) {
 		s.decisions = new(Decisions)
 	}
 	s.ctx.s, s.ctx.follower = s, cfg.Follower
-	s.fdb.places = cfg.Places
+	if s.fdb.homes = cfg.Homes; cfg.Homes != nil {
+		cfg.Homes.fdb = &s.fdb
+	}
 	s.Marks.self = &s.self
 	if s.fdb.trunks = cfg.Trunks; cfg.Trunks != nil {
 		cfg.Trunks.fdb = &s.fdb

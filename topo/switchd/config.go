@@ -115,11 +115,12 @@ type Config struct {
 	Log *slog.Logger
 }
 
-func (c *Config) places() pipeline.Places {
+// homes returns where the addresses of the hosts belong; nil if the rack is not described.
+func (c *Config) homes() *pipeline.Homes {
 	if c.Where == nil {
 		return nil
 	}
-	return c.Where.Places()
+	return pipeline.NewHomes(c.Where.Places())
 }
 
 func (c *Config) validate() error {

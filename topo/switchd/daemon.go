@@ -52,8 +52,9 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	trunks := cfg.trunks()
 	decided := new(pipeline.Decisions)
+	homes := cfg.homes()
 	sw, err := pipeline.New(pipeline.Config{
-		Ports: len(cfg.Links), Program: cfg.Program, Self: cfg.Self, Places: cfg.places(), Trunks: trunks, Decisions: decided,
+		Ports: len(cfg.Links), Program: cfg.Program, Self: cfg.Self, Homes: homes, Trunks: trunks, Decisions: decided,
 	})
 	if err != nil {
 		return nil, err
@@ -62,7 +63,7 @@ func New(cfg Config) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.programs.decided = decided
+	d.programs.decided, d.hosts.homes = decided, homes
 	if d.ports.trunks = newTrunks(trunks, d.ports, d.programs.described.Load); trunks != nil {
 		d.traffic.plan.Name(d.ports.trunks.name + "-") // IDs of faults differ among the switches of a rack
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
 // hostControl makes the switch follow the rack's description, to which hosts are added and from which
@@ -16,6 +17,7 @@ type hostControl struct {
 	programs *programControl
 	describe func() (*rackfile.Rack, error) // Config.Describe
 	links    func(r *rackfile.Rack) []Link  // Config.HostLinks
+	homes    *pipeline.Homes                // of the switch; nil if its hosts are not described
 }
 
 func (h *hostControl) handle(m *control.Mux) {
@@ -63,7 +65,7 @@ func (h *hostControl) reload() error {
 	errs = append(errs, h.guests.commands.Do(func() {
 		if w := h.programs.where; w != nil {
 			w.Move(h.programs.running, rack, h.port)
-			h.guests.ports.sw.SetPlaces(w.Places())
+			h.homes.Set(w.Places())
 		}
 		if h.guests.ports.trunks != nil {
 			h.guests.faults.regroup() // hosts behind other switches have come or gone

@@ -24,7 +24,7 @@ var formats = map[string]func(io.Writer) slog.Handler{
 	"json": func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, nil) },
 }
 
-// has checks that a log has a record with this level, text and attributes.
+// has checks that a log has a line with this level, text and attributes.
 func has(t *testing.T, format, log, level, text string, attributes map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(log) {
@@ -48,7 +48,7 @@ func has(t *testing.T, format, log, level, text string, attributes map[string]an
 			return
 		}
 	}
-	t.Errorf("%s: no record of level %s with text %q and %v in\n%s", format, level, text, attributes, log)
+	t.Errorf("%s: no line of level %s with text %q and %v in\n%s", format, level, text, attributes, log)
 }
 
 // A switch logs what happens at level INFO and trouble at WARN, and names port and link by attributes, in both

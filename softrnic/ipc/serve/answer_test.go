@@ -34,9 +34,9 @@ func TestGoroutinesWithoutRoomForAnswers(t *testing.T) {
 	for ; err == nil && n <= 2*most; n++ {
 		err = c.dispatch(proto.Request{ID: uint64(n + 1), Op: proto.OpDisconnect, Args: []byte(`{"h":77,"timeout":0}`)})
 		for waiting := true; waiting; runtime.Gosched() { // no two of them wait at the same time
-			c.calls.mu.Lock()
-			waiting = c.calls.waits > 0
-			c.calls.mu.Unlock()
+			c.execute.calls.mu.Lock()
+			waiting = c.execute.calls.waits > 0
+			c.execute.calls.mu.Unlock()
 		}
 	}
 	if err == nil || n > most+1 {

@@ -46,15 +46,19 @@ type client struct {
 	bounds  *bounds // the limits when the application attached
 	objects objects
 	conns   connections
-	// memories and queues execute the calls of an application over package ipc, and handlers has the
-	// handler of each kind of request that it may send after its hello.
-	memories memories
-	queues   queues
-	handlers map[proto.Op]handler
-	calls    calls
+	execute executors
 
 	done  chan struct{}  // closed when all objects of the client are gone
 	tasks sync.WaitGroup // the goroutines that write, listen for wake-ups, and execute waiting calls
+}
+
+// executors execute the calls of an application over package ipc. handlers has the handler of each kind of request that
+// the application may send after its hello.
+type executors struct {
+	memories memories
+	queues   queues
+	handlers map[proto.Op]handler
+	calls    calls // those that wait
 }
 
 func (s *Server) newClient(id uint64, conn *net.UnixConn, cred *unix.Ucred) *client {
@@ -63,11 +67,12 @@ func (s *Server) newClient(id uint64, conn *net.UnixConn, cred *unix.Ucred) *cli
 		bounds: b,
 		link:   newLink(conn), s: s, id: id, cred: cred, since: time.Now(), done: make(chan struct{}),
 		objects: objects{limits: &b.belled, pool: &s.pool, byHandle: make(map[uint32]any)},
-		calls:   calls{limit: b.all.Waits, working: make(map[uint64]struct{})},
+		execute: executors{calls: calls{limit: b.all.Waits, working: make(map[uint64]struct{})}},
 	}
 	c.conns.c, c.objects.refused = c, c.refused
-	c.memories, c.queues = memories{c, &c.objects, s.pump}, queues{c, &c.objects, s.pump}
-	c.handlers = handlersOf(c.memories, c.queues, &c.conns, c)
+	x := &c.execute
+	x.memories, x.queues = memories{c, &c.objects, s.pump}, queues{c, &c.objects, s.pump}
+	x.handlers = handlersOf(x.memories, x.queues, &c.conns, c)
 	return c
 }
 

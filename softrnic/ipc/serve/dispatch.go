@@ -93,7 +93,7 @@ func strict(b []byte, out any) error {
 // dispatch executes one request. An error of the request goes into the answer; an error that
 // dispatch returns ends the connection.
 func (c *client) dispatch(req proto.Request) error {
-	h, ok := c.handlers[req.Op]
+	h, ok := c.execute.handlers[req.Op]
 	if !ok {
 		return c.answer(req.ID, nil, nil, fmt.Errorf("%w: operation %.40q", verbs.ErrNotSupported, string(req.Op)))
 	}
@@ -101,7 +101,7 @@ func (c *client) dispatch(req proto.Request) error {
 		result, fds, err := h.do(req.Args)
 		return c.answer(req.ID, result, fds, err)
 	}
-	if err := c.calls.begin(string(req.Op), req.ID); errors.Is(err, verbs.ErrLimit) {
+	if err := c.execute.calls.begin(string(req.Op), req.ID); errors.Is(err, verbs.ErrLimit) {
 		return c.answer(req.ID, nil, nil, err)
 	} else if err != nil {
 		return err
@@ -109,9 +109,9 @@ func (c *client) dispatch(req proto.Request) error {
 	args := bytes.Clone(req.Args) // the next message reuses the buffer
 	c.tasks.Go(func() {
 		result, fds, err := h.do(args)
-		c.calls.waited()
+		c.execute.calls.waited()
 		_ = c.answer(req.ID, result, fds, err) // fails when the application has ended
-		c.calls.end(req.ID)                    // after the answer is queued: see proto.Progress
+		c.execute.calls.end(req.ID)            // after the answer is queued: see proto.Progress
 	})
 	return nil
 }
@@ -121,7 +121,7 @@ func (c *client) dispatch(req proto.Request) error {
 // also shows that the NIC responds.
 func (c *client) progress(a proto.Progress) (any, error) {
 	c.s.pump.with(func(*engine.Engine) {})
-	return proto.Progress{ID: a.ID, Working: c.calls.inWork(a.ID)}, nil
+	return proto.Progress{ID: a.ID, Working: c.execute.calls.inWork(a.ID)}, nil
 }
 
 func eventMessage(ev verbs.AsyncEvent) ([]byte, error) { return json.Marshal(proto.Reply{Event: &ev}) }

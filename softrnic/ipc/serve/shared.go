@@ -87,7 +87,7 @@ func (c *client) openShared(op string, a proto.Share) (out proto.Shared, fds []i
 	}
 	r.refs++
 	out.PD = c.objects.put(pd)
-	out.MR = c.memories.putMR(&mrObject{mr: r.mr, shared: r})
+	out.MR = c.execute.memories.putMR(&mrObject{mr: r.mr, shared: r})
 	return out, []int{fd}, nil
 }
 
