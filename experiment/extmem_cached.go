@@ -146,7 +146,7 @@ func cachedFigure(quick bool) figure {
 // cachedWritesFigure shows what writes leave of the gain.
 func cachedWritesFigure(quick bool) figure {
 	f := figure{
-		key: "netcache-writes", title: "GETs and writes of 8 key-value servers at skew 0.99, values in the memory of 2 others, by the share of writes", x: "% writes", unit: "M/s, us, %", format: "%.3g",
+		key: "netcache-writes", title: "GETs and writes of these servers at skew 0.99, by the share of writes", x: "% writes", unit: "M/s, us, %", format: "%.3g",
 		why: []string{
 			"the authors have such a figure, whose numbers are not in their abstract",
 			"1 % of writes take most of the gain of a switch under full load: while the value of a hot key is unknown, all GETs of the key go to its server, and the probe waits there behind them",

@@ -12,7 +12,7 @@ import (
 var memoryFigures = Experiment{
 	Name:   "memory-figures",
 	Short:  "the figures of the paper on external memory, each number beside the authors'",
-	Figure: "Generic External Memory for Switch Data Planes: packet buffer, lookup table, state store; TEA: lookups; NetCache: gain of a cache",
+	Figure: "External Memory for Switch Data Planes: packet buffer, lookup table, state store; TEA: lookups; NetCache",
 	Lists: func() map[string][]string {
 		return map[string][]string{"Figures": titles(memory), "Choices": memoryChoices}
 	},
