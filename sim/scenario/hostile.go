@@ -60,7 +60,7 @@ func (s *sender) Deadline() clock.Time {
 // answers has packets to the client. named has the queue pairs to which the attacker's host has sent
 // packets, on any server.
 type hostile struct {
-	run *holeRun
+	run      *holeRun
 	attacker *sender // sends the attacker's frames, on the link of the attacker's host
 	echo     *sender // on the link of client 1, to repeat packets that client 1 has sent
 	seen     [][]byte
