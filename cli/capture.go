@@ -118,7 +118,7 @@ func (f *captureFlags) query(cmd *cobra.Command, links []string) (url.Values, er
 }
 
 // quietWait is how long a capture says nothing where standard error is no terminal.
-const quietWait = 5 * time.Second
+const quietWait = time.Minute
 
 // waits says what the capture waits for; "" if it ends by itself.
 func (f *captureFlags) waits(links []string) string {

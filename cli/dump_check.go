@@ -59,7 +59,7 @@ func (c *checked) missing() (list []string) {
 	}
 	add(c.stats.Lost, "packet", "not captured: the capture was too slow for them (fewer links, --dir or --snaplen help)")
 	add(uint64(c.stats.Cut), "packet", "captured in part (--snaplen), so checksums and contents behind that are not known") //nolint:gosec // not negative
-	add(uint64(len(c.Middle())), "flow", "captured from the middle: requests before the first packet are not in it")
+	add(uint64(len(c.Middle())), "flow", "captured from the middle: requests before the first packet are not in it, or a filter left them out")
 	add(uint64(c.Left), "packet", "behind those that the check keeps") //nolint:gosec // not negative
 	return list
 }

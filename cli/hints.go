@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // productName is the name of the program in texts; a program of another name with this package has its own there.
@@ -45,6 +47,9 @@ func programCalled(args []string) string {
 		return productName
 	}
 	name := filepath.Base(args[0])
+	if os.Getenv(rackfile.EnvSlice) != "" { // another machine's client has called it so, and strips the name from errors
+		return productName
+	}
 	if strings.HasSuffix(name, ".test") || strings.Contains(args[0], "/go-build") || name == "." || name == "/" {
 		return productName // a test, or `go run`, whose program has no lasting name
 	}

@@ -99,7 +99,7 @@ func steeringText(want, was program, what string) string {
 	}
 	rules := ""
 	if len(was.rules) > 0 {
-		rules = ", with the rules of the rack file"
+		rules = ", without rules that were added by hand"
 	}
 	return fmt.Sprintf("for this run the switch steers %s (%v; before: %v); if this command is killed, `rdmalab switch program %s` restores that%s",
 		steered, want, was, was.name, rules)

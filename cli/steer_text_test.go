@@ -16,7 +16,7 @@ func TestSteeringText(t *testing.T) {
 		{steer, forward, "write", "for this run the switch steers appends to the newest version of their key (program swordbox with rules run-steer-ms0; " +
 			"before: program forward); if this command is killed, `rdmalab switch program forward` restores that"},
 		{forward, ruled, "none", "for this run the switch steers nothing (program forward; before: program swordbox with rules r1); if this command is killed, " +
-			"`rdmalab switch program swordbox` restores that, with the rules of the rack file"},
+			"`rdmalab switch program swordbox` restores that, without rules that were added by hand"},
 	} {
 		if got := steeringText(c.want, c.was, c.what); got != c.text {
 			t.Errorf("%s:\n got %s\nwant %s", c.what, got, c.text)

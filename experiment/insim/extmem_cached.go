@@ -203,7 +203,7 @@ func (r *cachedLoad) transmit(from, to int, port, id uint16, text string) {
 // see is the function lentRun.seen of the load.
 func (r *cachedLoad) see(now clock.Time, host string, b []byte) bool {
 	be := binary.BigEndian
-	if len(b) < cachedHead+8 || be.Uint16(b[12:]) != uint16(wire.EtherTypeIPv4) || b[23] != 17 || !strings.HasPrefix(host, "cn") {
+	if len(b) < cachedHead+8 || be.Uint16(b[12:]) != wire.EtherTypeIPv4 || b[23] != 17 || !strings.HasPrefix(host, "cn") {
 		return false
 	}
 	from, to := be.Uint16(b[34:]), be.Uint16(b[36:])

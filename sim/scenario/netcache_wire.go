@@ -81,7 +81,7 @@ func (o *netcacheOracle) packet(eth, ends, part []byte, at int, more bool) []byt
 		if at > 0 || more {
 			next, n = 44, n+netcacheFragment
 		}
-		b = append(be.AppendUint16(b, uint16(wire.EtherTypeIPv6)), 0x60, 0, 0, 0, byte(n>>8), byte(n), next, 64)
+		b = append(be.AppendUint16(b, wire.EtherTypeIPv6), 0x60, 0, 0, 0, byte(n>>8), byte(n), next, 64)
 		b = append(b, ends...)
 		if next == 44 {
 			if more {
@@ -92,7 +92,7 @@ func (o *netcacheOracle) packet(eth, ends, part []byte, at int, more bool) []byt
 		return append(b, part...)
 	}
 	ip := wire.IPv4{TTL: 64, Protocol: 17, Src: [4]byte(ends[:4]), Dst: [4]byte(ends[4:])}
-	b = be.AppendUint16(b, uint16(wire.EtherTypeIPv4))
+	b = be.AppendUint16(b, wire.EtherTypeIPv4)
 	head := len(b)
 	b = ip.AppendTo(b, len(part))
 	if frag /= 8; more {

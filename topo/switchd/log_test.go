@@ -28,7 +28,7 @@ var formats = map[string]func(io.Writer) slog.Handler{
 func has(t *testing.T, format, log, level, text string, attributes map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(log) {
-		ok := true
+		var ok bool
 		if format == "json" {
 			var x map[string]any
 			if err := json.Unmarshal([]byte(line), &x); err != nil {

@@ -2,6 +2,8 @@ package top
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -146,13 +148,18 @@ func (m Model) title(p Pane) string {
 	return t.lines[0]
 }
 
+// withoutName returns the output of a command without the program's name before an error.
+func withoutName(output string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(output, "rdmalab: "), filepath.Base(os.Args[0])+": ")
+}
+
 // log returns the last commands and their results. A result that does not fit on the line of its
 // command is on a separate line.
 func (m Model) log() []string {
 	most := either(m.height >= tallHeight, 6, 3)
 	p := m.newPage()
 	for _, e := range m.entries[max(0, len(m.entries)-most):] {
-		command, outcome, mark := "", oneLine(strings.TrimPrefix(e.output, "rdmalab: ")), plain
+		command, outcome, mark := "", oneLine(withoutName(e.output)), plain
 		if e.args != nil {
 			command = "$ rdmalab " + strings.Join(e.args, " ") + "  "
 		}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -151,7 +152,7 @@ func (c *runner) run(ctx context.Context, r *http.Request, args ...string) (*Don
 	done.Output = strings.ToValidUTF8(strings.TrimSpace(string(out.Bytes()[:min(out.Len(), maxOutput)])), "�")
 	c.log.Info("command", "line", done.Command, "from", r.RemoteAddr, "failed", err != nil)
 	if err != nil {
-		text := strings.TrimPrefix(done.Output, "rdmalab: ")
+		text := strings.TrimPrefix(strings.TrimPrefix(done.Output, "rdmalab: "), filepath.Base(c.program)+": ")
 		if text == "" {
 			text = err.Error()
 		}

@@ -45,7 +45,7 @@ func (s *sections) block(p *Packet) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if kind != blockInterface && kind != blockSimple && kind != blockEnhanced && kind != blockStatistics {
+	if kind != blockInterface && kind != blockSimple && kind != blockEnhanced && (kind != blockStatistics || n > maxBlock) {
 		return false, s.skip(n + 4)
 	}
 	body, err := s.body(n)

@@ -22,7 +22,10 @@ func (d *dropped) of(body []byte, order binary.ByteOrder) (more uint64) {
 	}
 	id := order.Uint32(body)
 	_ = options(body[fixed:], order, func(code uint16, value []byte) { // see above
-		if code != optDropped || len(value) != 8 || len(*d) >= maxInterfaces {
+		if code != optDropped || len(value) != 8 {
+			return
+		}
+		if _, known := (*d)[id]; !known && len(*d) >= maxInterfaces {
 			return
 		}
 		if *d == nil {
