@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/experiment/insim"
@@ -58,14 +59,18 @@ func (r *rackLoss) run(ctx context.Context, l *experiment.Recovery) (out experim
 	if queues.Rate == 0 {
 		return out, errNoQueues
 	}
+	r.on.box.protect() // a closed terminal does not leave the rule behind
+	whole := context.WithoutCancel(ctx)
+	if err := r.endLoss(whole, box); err != nil { // that of a command that was killed
+		return out, err
+	}
 	if l.Loss > 0 {
-		rule := fault.Rule{ID: lossRule, Link: twin.From, Kind: fault.Loss, Dir: fault.Up, Probability: l.Loss}
-		if err := ask(ctx, box, rackfile.SwitchName, http.MethodPost, "/faults", rule, nil); err != nil {
+		defer func() { err = errors.Join(err, r.endLoss(whole, box)) }()
+		rule := insim.LossOf(l, twin.From)
+		rule.ID = lossRule
+		if err := ask(whole, box, rackfile.SwitchName, http.MethodPost, "/faults", rule, nil); err != nil {
 			return out, err
 		}
-		defer func() { // an interrupt does not end the request that ends the rule
-			err = errors.Join(err, ask(context.WithoutCancel(ctx), box, rackfile.SwitchName, http.MethodDelete, "/faults/"+url.PathEscape(lossRule), nil, nil))
-		}()
 	}
 	before, err := r.counted(ctx)
 	if err != nil {
@@ -85,6 +90,18 @@ func (r *rackLoss) run(ctx context.Context, l *experiment.Recovery) (out experim
 	h, _, _ := r.on.rack.Host(twin.From)
 	out.Kind = h.RecoveryKind()
 	return out, nil
+}
+
+// endLoss removes the fault rule of the experiment if the switch has it.
+func (r *rackLoss) endLoss(ctx context.Context, box *control.Client) error {
+	var list []fault.Status
+	if err := ask(ctx, box, rackfile.SwitchName, http.MethodGet, "/faults", nil, &list); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(list, func(f fault.Status) bool { return f.ID == lossRule }) {
+		return nil
+	}
+	return ask(ctx, box, rackfile.SwitchName, http.MethodDelete, "/faults/"+url.PathEscape(lossRule), nil, nil)
 }
 
 // recoveryCounters are the counters of a NIC that RecoveryNumbers reads.

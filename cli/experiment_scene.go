@@ -138,8 +138,8 @@ func (r *rackScene) observe(ctx context.Context, ended <-chan error) (samples [3
 	return samples, nil
 }
 
-// allSend waits until the switch has a message of each flow, and returns when that was. Flows of one host are not told
-// apart.
+// allSend waits until the switch has as many messages of each host as it has flows, and returns when that was. Flows of one
+// host are not told apart.
 func (r *rackScene) allSend(ctx context.Context, ended <-chan error) (began time.Time, err error) {
 	first, err := r.sample(ctx, time.Now())
 	if err != nil {
@@ -150,9 +150,10 @@ func (r *rackScene) allSend(ctx context.Context, ended <-chan error) (began time
 		if err != nil {
 			return began, err
 		}
-		all := true
+		all, of := true, make(map[int]uint64)
 		for _, f := range r.scene.Flows {
-			all = all && s.Up[f.From]-first.Up[f.From] >= insim.SenderMessage && s.Down[f.To]-first.Down[f.To] >= insim.SenderMessage
+			of[f.From]++
+			all = all && s.Up[f.From]-first.Up[f.From] >= of[f.From]*insim.SenderMessage && s.Down[f.To]-first.Down[f.To] >= insim.SenderMessage
 		}
 		if all {
 			return time.Now(), nil

@@ -439,6 +439,8 @@ func unsteadyScene(s *SceneResult) string {
 		most = twinDrift
 	}
 	switch {
+	case s.Twin != nil && s.Twin.Unsteady > unsteady:
+		return fmt.Sprintf("in the simulator the sum of the rates changes by %.1f %% in the measured half", 100*s.Twin.Unsteady)
 	case s.Unsteady > most:
 		return fmt.Sprintf("the sum of the rates changes by %.1f %% in the measured half", 100*s.Unsteady)
 	case s.Messages < s.Posted:

@@ -47,8 +47,14 @@ func (s *Scene) Between(samples [3]SceneSample, rate int64) (out SceneResult, er
 		}
 	}
 	out.Unsteady = math.Abs(s.leaving(middle, last)/s.leaving(first, middle) - 1)
+	out.Carried = s.carried(first, last, link)
 	out.Pauses, out.Dropped = last.Pauses-first.Pauses, last.Dropped-first.Dropped
 	return out, nil
+}
+
+// carried is the share of a link that left the ports of the receivers.
+func (s *Scene) carried(first, last *SceneSample, link float64) float64 {
+	return s.leaving(first, last) * (last.At - first.At).Seconds() / link
 }
 
 // leaving is how many bytes a second left the ports of the receivers between two samples.
@@ -91,7 +97,7 @@ func congestionOnRack(quick bool) []figure {
 		key: "pauses", title: "eight hosts send to one: use of the link, packets dropped", x: "number", unit: "share of the link, packets", format: "%.3f",
 	}
 	eight := ccScene{figure: pauses.key, n: 8, quick: quick}
-	pauses.twin("use of the link", eight, func(o *SceneResult) float64 { return sumOf(o.Shares) })
+	pauses.twin("use of the link", eight, func(o *SceneResult) float64 { return o.Carried })
 	pauses.twin("packets dropped", eight, func(o *SceneResult) float64 { return float64(o.Dropped) })
 	return []figure{unfair, victim, pauses}
 }
@@ -121,7 +127,13 @@ func (l onRackScene) scene(seed uint64) Scene {
 var congestionRackDemands = func() (list []figureDemand) {
 	for _, f := range congestionOnRack(false) {
 		for _, c := range f.cells {
-			if c.series == twinOnRack && c.x != "packets dropped" {
+			switch {
+			case c.series != twinOnRack:
+			case c.x == "packets dropped":
+				list = append(list, figureDemand{f.key, "the rack drops no packet if the simulator drops none", func(at func(p, s, x string) float64) bool {
+					return at("", twinInSim, c.x) > 0 || at("", twinOnRack, c.x) == 0
+				}})
+			default:
 				list = append(list, figureDemand{f.key, fmt.Sprintf("%s: the rack is within 10 %% of the simulator", c.x), func(at func(p, s, x string) float64) bool {
 					return math.Abs(at("", twinOnRack, c.x)/at("", twinInSim, c.x)-1) <= 0.10
 				}})

@@ -76,6 +76,7 @@ type SceneResult struct {
 	// Shares is, for each flow, its share of what a link can carry. Unsteady is by how much, as a share,
 	// the sums of the two quarters of the measured time differ.
 	Shares   []float64
+	Carried  float64 // on a rack and its twin: what left the ports of the receivers
 	Unsteady float64
 	// Messages of Posted were completed. Mean is how long one took on average; Slowdown and P99 are that
 	// time divided by the time that the message takes alone, on average and the 99th percentile.

@@ -9,7 +9,8 @@ import (
 // lossyRack is a rack that has a share of the simulator's goodput.
 type lossyRack struct {
 	Platform
-	share float64
+	share  float64
+	little bool // there is little to have
 }
 
 func (*lossyRack) On() string       { return OnRack }
@@ -17,6 +18,9 @@ func (*lossyRack) Describe() string { return "fake" }
 
 func (p *lossyRack) Recovery(_ context.Context, l Recovery) (RecoveryResult, error) {
 	sim := 1 - 5*l.Loss
+	if p.little {
+		sim = 0.05
+	}
 	return RecoveryResult{Goodput: p.share * sim, Twin: &RecoveryResult{Goodput: sim}}, nil
 }
 
@@ -40,6 +44,13 @@ func TestLossOnARack(t *testing.T) {
 		}
 		if !strings.HasPrefix(r.Summary[0], "L2: go-back-n at a loss of 0.00 %") {
 			t.Error(r.Summary[0])
+		}
+	}
+	for share, holds := range map[float64]bool{0.75: true, 0.65: false} { // of 0.05 of the link
+		r := lossRecovery.Report(&lossyRack{})
+		b := &lossBody{messages: 1000}
+		if err := b.onRack(t.Context(), &lossyRack{share: share, little: true}, r); err != nil || (r.Err() == nil) != holds {
+			t.Errorf("%v of a little: %v, %v", share, err, r.Err())
 		}
 	}
 	b := &lossBody{messages: 1000}

@@ -56,7 +56,7 @@ func (p *Sim) Recovery(ctx context.Context, l experiment.Recovery) (experiment.R
 	defer r.Close()
 	w := way{rack: r, from: "cn0", to: "ms0", packet: recoveryPacket}
 	if l.Loss > 0 {
-		w.rules = append(w.rules, lossOf(&l, w.from))
+		w.rules = append(w.rules, LossOf(&l, w.from))
 	}
 	if l.Late > 0 {
 		half := time.Duration(l.Late) * recoveryPacket / 2
@@ -65,8 +65,8 @@ func (p *Sim) Recovery(ctx context.Context, l experiment.Recovery) (experiment.R
 	return w.run(ctx, l)
 }
 
-// lossOf returns the rule by which packets of a load are lost on a link.
-func lossOf(l *experiment.Recovery, link string) fault.Rule {
+// LossOf returns the rule by which packets of a load are lost on a link.
+func LossOf(l *experiment.Recovery, link string) fault.Rule {
 	rule := fault.Rule{ID: "loss", Link: link, Kind: fault.Loss, Dir: fault.Up, Probability: l.Loss}
 	if l.BothWays {
 		rule.Dir = fault.Both
@@ -162,7 +162,7 @@ func (t *RecoveryTwin) Run(ctx context.Context, l experiment.Recovery) (out expe
 	}
 	w := way{rack: r, from: t.From, to: t.To, packet: t.Packet(queues.Config().Rate), rules: slices.Clone(t.Rack.Faults)}
 	if l.Loss > 0 {
-		w.rules = append(w.rules, lossOf(&l, w.from))
+		w.rules = append(w.rules, LossOf(&l, w.from))
 	}
 	return w.run(ctx, l)
 }

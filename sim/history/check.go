@@ -1,6 +1,8 @@
 package history
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -127,14 +129,18 @@ type answer struct {
 
 // Check checks the history of every word. final returns the value that a word has at the end, and
 // false if that is not known. most bounds the steps of each search for an order. The error is a
-// *BrokenError or an *UndecidedError for the first word that has one.
+// *BrokenError for the first word that has one or, if there is none, such an *UndecidedError.
 func (l *Log) Check(final func(w int) (uint64, bool), most int) error {
+	var undecided error
 	for w := range l.words {
-		if err := l.check(w, final, most); err != nil {
+		err := l.check(w, final, most)
+		if _, gaveUp := errors.AsType[*UndecidedError](err); gaveUp {
+			undecided = cmp.Or(undecided, err)
+		} else if err != nil {
 			return err
 		}
 	}
-	return nil
+	return undecided
 }
 
 func (l *Log) check(w int, final func(w int) (uint64, bool), most int) error {

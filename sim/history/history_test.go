@@ -95,6 +95,24 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
+// A word whose search is undecided does not hide another one that is broken.
+func TestUndecidedWordHidesNoBrokenOne(t *testing.T) {
+	l, end := executed(rand.New(rand.NewPCG(1, 1)), 0)
+	w := l.Add("broken", 0)
+	l.Return(l.Invoke(w, 0, write(1)), 0)
+	l.Return(l.Invoke(w, 0, Op{Kind: Read}), 0) // goes back in time
+	final := func(word int) (uint64, bool) {
+		if word == w {
+			return 1, true
+		}
+		return atEnd(end)(word)
+	}
+	var broken *BrokenError
+	if err := l.Check(final, 50); !errors.As(err, &broken) {
+		t.Errorf("%v", err)
+	}
+}
+
 // Many operations without an answer do not make the search long: releases and takeovers of a lock
 // that many clients have asked for and whose answers were lost.
 func TestManyWithoutAnAnswer(t *testing.T) {

@@ -21,7 +21,6 @@ const (
 	netcacheSteps = 1 << 19
 )
 
-// netcachePlan has the choices that the seed makes for a run of netcache.
 // netcacheHop is what happens to a datagram on each hop: loss and twice are probabilities, late is how long it takes at most.
 type netcacheHop struct {
 	loss, twice float64
@@ -44,6 +43,7 @@ type netcacheAsk struct {
 	moves   time.Duration
 }
 
+// netcachePlan has the choices that the seed makes for a run of netcache.
 type netcachePlan struct {
 	wirePlan
 	// servers, items, size, hot, age and depth are keys of the switch's rule.

@@ -74,11 +74,17 @@ const (
 	ReasonProbe pipeline.Reason = "late answer to a probe"
 	// ReasonUnread: a write in it would pass unseen.
 	ReasonUnread pipeline.Reason = "not one whole UDP packet to a cached server"
+	// ReasonSpoofed: it has the address of the key-value server, and comes from another port.
+	ReasonSpoofed pipeline.Reason = "spoofed source"
 )
 
 // take handles a frame that has arrived; p are its headers. It returns false if the switch goes on with it.
 func (k *cache) take(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet) bool {
 	switch to, from := k.has(&p.dst, p.v6), k.has(&p.src, p.v6); {
+	case from && in != k.port: // it would make values unknown, or be taken for the answer to a probe
+		k.stats.Spoofed++
+		c.Drop(in, ReasonSpoofed, *f)
+		return true
 	case to && p.ports && p.dstPort == k.Port && p.proto == protoTCP, from && p.ports && p.srcPort == k.Port && p.proto == protoTCP:
 		k.stats.TCP++
 		c.Drop(in, ReasonTCP, *f)

@@ -48,7 +48,7 @@ type place struct {
 }
 
 // pagePlaces is how many places are allocated at a time. A set of places is in one page.
-const pagePlaces = ways << 9
+const pagePlaces = ways << 5
 
 // placeBytes is how many bytes a place takes.
 const placeBytes = 48

@@ -47,6 +47,7 @@ type Stats struct {
 	Late      uint64 `name:"late" help:"answers to probes that came again, or too late"`
 	TCP       uint64 `name:"tcp" help:"packets of TCP to or from the port of a cached server, which are dropped"`
 	Unread    uint64 `name:"unread" help:"packets to the port of a cached server that are no whole UDP packet (fragments, several in one frame, a wrong length) or have extension headers of IPv6, which are dropped"`
+	Spoofed   uint64 `name:"spoofed" help:"packets with the address of a cached server from another port than the server's, which are dropped"`
 	Failures  uint64 `name:"failures" help:"connections to memory servers that have failed"`
 	Strangers uint64 `name:"strangers" help:"packets to queue pairs of the switch from another host than the connected memory server"`
 }

@@ -40,7 +40,7 @@ var Action = rules.Register(rules.Definition{
 	Keys: []rules.Field{
 		rules.Option(keyPort, "11211", fmt.Sprintf("with action cache: UDP port of the key-value server, 1 to 65535; packets of TCP to and from this port are dropped, because a write by TCP would pass unseen; default: %d", defaultPort),
 			extmem.Between(1, 65535)),
-		rules.Option(keyItems, "65536", fmt.Sprintf("with action cache: values that the memory of all servers together can have, 1 to %d, rounded up to a multiple of %d; each used one takes %d bytes of the switch, too; default: %d", MaxItems, ways, placeBytes, defaultItems), extmem.Between(1, MaxItems)),
+		rules.Option(keyItems, "65536", fmt.Sprintf("with action cache: values that the memory of all servers together can have, 1 to %d, rounded up to a multiple of %d; each used one takes %d bytes of the switch, too, in pages of 12 KB; default: %d", MaxItems, ways, placeBytes, defaultItems), extmem.Between(1, MaxItems)),
 		rules.Option(keySize, "512", fmt.Sprintf("with action cache: bytes of the cell of a value, %d to %d, a multiple of 8, and at most the path MTU; %d of them are a header, and key, flags and length of the item take some; default: %d",
 			MinSize, MaxSize, cellHead, defaultSize), checkSize),
 		rules.Option(keyHot, "2", fmt.Sprintf("with action cache: how many GETs of a key make the switch keep its value, 1 to 16384, counted by a sketch; default: %d", defaultHot), extmem.Between(1, 1<<14)),

@@ -75,3 +75,23 @@ func TestNumbersGoOnWhenARuleChanges(t *testing.T) {
 		t.Errorf("a probe leaves from %d with number %d once more", port, id)
 	}
 }
+
+// A datagram with the server's address from another port than the server's does not leave, and makes no value unknown:
+// neither one that looks like an answer to a probe, nor one that the switch cannot read.
+func TestServersAddressFromAnotherPort(t *testing.T) {
+	answer := packet{payload: datagram(0, ""), src: [16]byte{10, 0, 0, 3}, dst: [16]byte{10, 0, 0, 1}, srcPort: 40002, dstPort: 11211, ip: ethLen}
+	whole := answer.appendAnswer(nil, append(make([]byte, 12), 8, 0), []byte(item))
+	fragment := append([]byte(nil), whole...)
+	fragment[ethLen+6] |= 0x20
+	for name, f := range map[string][]byte{"answer": whole, "fragment": fragment} {
+		b := newBed(t)
+		b.fill()
+		before := b.m.Stats()
+		taken := false
+		b.step(func(c *pipeline.Ctx) { taken = b.m.Take(c, 3, packetio.Frame{Data: f}) })
+		after := b.m.Stats()
+		if !taken || len(b.left) != 0 || after.Spoofed != before.Spoofed+1 || after.Forgotten != before.Forgotten {
+			t.Errorf("%s: taken %v, %d have left, %+v", name, taken, len(b.left), after)
+		}
+	}
+}

@@ -70,3 +70,26 @@ func TestForeignAddressesAreNotLearnt(t *testing.T) {
 		}
 	}
 }
+
+// New places make the switch forget addresses that were learnt where they no longer belong, and no others.
+func TestNewPlacesForgetAddresses(t *testing.T) {
+	host, other, guest := wire.MAC{2, 0, 0, 0, 0, 1}, wire.MAC{2, 0, 0, 0, 0, 2}, wire.MAC{2, 0, 0, 0, 0, 9}
+	homes := NewHomes(Places{host: {1}, other: {2}})
+	s, err := New(Config{Ports: 4, Program: &testProgram{}, Homes: homes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for mac, port := range map[wire.MAC]int{host: 1, other: 2, guest: 3} {
+		s.fdb.learn(0, mac, port)
+	}
+	homes.Set(Places{host: {3}, other: {2}})
+	for mac, want := range map[wire.MAC]int{host: -1, other: 2, guest: 3} {
+		if at := s.fdb.lookup(0, mac); at != want {
+			t.Errorf("%v is at port %d, want %d", mac, at, want)
+		}
+	}
+	s.fdb.learn(0, host, 3)
+	if at := s.fdb.lookup(0, host); at != 3 {
+		t.Errorf("the host that has moved is at port %d", at)
+	}
+}
