@@ -100,24 +100,32 @@ func (c *Config) write(x *id, a writeEvent) (Result, error) {
 }
 
 // migrate executes MigrateID: it moves an identifier, with its unread events, to the channel to
-// which the program has written the command.
+// which the program has written the command. Identifiers of connection requests among these events move along, with
+// events of theirs: a program that guesses the number of such an identifier can use it before it has read the request.
 func (m *Manager) migrate(x call, i *id, _ migrateID) (Result, error) {
 	r := Result{Data: encode(Reported{i.reported}), Channel: i.channel.number}
 	if i.channel == x.ch {
 		return r, nil
 	}
-	var moved []pending
-	i.channel.unread = slices.DeleteFunc(i.channel.unread, func(p pending) bool {
-		if p.of == i {
-			moved = append(moved, p)
-			if p.made != nil {
-				p.made.channel = x.ch
-			}
+	goes := map[*id]bool{i: true}
+	for _, p := range i.channel.unread {
+		if p.of == i && p.made != nil {
+			goes[p.made] = true
 		}
-		return p.of == i
+	}
+	var moved []pending
+	from := i.channel
+	from.unread = slices.DeleteFunc(from.unread, func(p pending) bool {
+		if goes[p.of] {
+			moved = append(moved, p)
+		}
+		return goes[p.of]
 	})
+	for k := range goes {
+		k.channel = x.ch
+	}
 	m.cfg.Quota.Add(Event, -len(moved)) // the method queue counts the events again
-	i.channel, r.Withdrawn = x.ch, uint32(len(moved))
+	r.Withdrawn = uint32(len(moved))
 	for _, p := range moved {
 		m.cfg.queue(x.ch, p)
 	}
