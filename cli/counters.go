@@ -84,6 +84,19 @@ func counterMap(c hostd.Counters) counterListing {
 	return out
 }
 
+// countersOf reads the counters of a host's NIC, by their names.
+func countersOf(ctx context.Context, cmd *cobra.Command, host string) (map[string]uint64, error) {
+	client, err := hostControl(cmd, host)
+	if err != nil {
+		return nil, err
+	}
+	c, err := countersOver(ctx, client, 0)
+	if err != nil {
+		return nil, withNode(err, host)
+	}
+	return counterMap(c).Counters, nil
+}
+
 // countersOver reads the counters of a host's NIC. If d is not 0, it returns by how much they have
 // grown during d.
 func countersOver(ctx context.Context, client *control.Client, d time.Duration) (c hostd.Counters, err error) {

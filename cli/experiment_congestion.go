@@ -13,23 +13,13 @@ import (
 
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/experiment/insim"
-	"github.com/rdmalab/rdmalab/rackfile/costs"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/switchd"
 )
 
-const (
-	// sendersSpan is how long senders send by default, sendersSample how far samples of the switch's counters are
-	// apart: both in real time.
-	sendersSpan, sendersSample = 40 * time.Second, 20 * time.Millisecond
-	// sendersSetup is how long it may take until all senders send, and sendersSpare how many times longer than it is
-	// measured their run lasts.
-	sendersSetup, sendersSpare = 30 * time.Second, 8
-	// sendersRack is the rack file for them.
-	sendersRack = "topo/racks/dcqcn-slow.yaml"
-)
+// sendersRack is the rack file for senders.
+const sendersRack = "topo/racks/dcqcn-slow.yaml"
 
 // rackSenders are senders on a rack in slow motion.
 type rackSenders struct {
@@ -42,10 +32,8 @@ type rackSenders struct {
 
 // Congestion runs senders on the rack, and then in the simulator with the rack's file.
 func (p *rackPlatform) Congestion(ctx context.Context, l experiment.Congestion) (out experiment.CongestionResult, err error) {
-	if p.rack.Slow == 0 {
-		return out, fmt.Errorf("rack %s is not in slow motion, and would measure the speed of this machine: bring up %s", p.rack.Name, sendersRack)
-	}
-	if err := errors.Join(p.noStores(), p.box.set(ctx, &experiment.Switch{}, nil, "")); err != nil {
+	model, err := slowRack{p, sendersRack}.ready(ctx)
+	if err != nil {
 		return out, err
 	}
 	r := &rackSenders{on: p, from: p.hosts[:l.Senders], span: cmp.Or(l.Span, sendersSpan/time.Duration(p.rack.Slow))}
@@ -60,10 +48,6 @@ func (p *rackPlatform) Congestion(ctx context.Context, l experiment.Congestion) 
 	}
 	if r.late[1] > 0 {
 		t.Late = float64(r.late[0]) / float64(r.late[1])
-	}
-	model, err := costs.Builtin(p.rack.Cost)
-	if err != nil {
-		return out, err
 	}
 	twin := insim.Senders{Rack: p.rack, Cost: model, From: r.from, To: p.to, Span: r.span, Every: sendersSample / time.Duration(p.rack.Slow), Seed: l.Seed}
 	_, t.Sim, err = twin.Run(ctx)
@@ -80,36 +64,28 @@ func loadAverage() (n float64) {
 
 // measure runs the senders, and samples the switch's counters in the second half of the time in which all send.
 func (r *rackSenders) measure(ctx context.Context) (run experiment.SenderRun, err error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- atOnce(r.from, func(_ int, host string) error {
-			_, err := r.on.perf(ctx, host, &perf.Config{
-				Test: perf.WriteBW, Size: insim.SenderMessage, Depth: insim.SenderDepth, To: r.on.to, OneWord: perf.OneWord{Span: sendersSpare * r.span},
-				Path: perf.Path{MTU: senderMTU, Timeout: insim.SenderTimeout},
-			})
-			return withNode(err, host)
-		})
-	}()
-	err = r.observe(ctx, ended, &run)
-	if ctx.Err() != nil {
-		return run, errInterrupted
+	flows := rackFlows{on: r.on, span: r.span}
+	for _, host := range r.from {
+		flows.list = append(flows.list, rackFlow{host, r.on.to})
 	}
-	stop()
-	if err == nil {
-		late := <-ended
-		_ = late // of an end in the middle there is nothing to tell
-	}
+	err = flows.run(ctx, func(ctx context.Context) error { return r.observe(ctx, &flows, &run) })
 	return run, err
 }
 
-// senderMTU is the path MTU of the senders' connections.
-const senderMTU = 1024
-
-// observe fills in the run. A send to `ended` means that the senders have stopped too early.
-func (r *rackSenders) observe(ctx context.Context, ended <-chan error, run *experiment.SenderRun) error {
-	began, err := r.allSend(ctx, ended)
+// observe fills in the run.
+func (r *rackSenders) observe(ctx context.Context, flows *rackFlows, run *experiment.SenderRun) error {
+	first, err := r.sample(ctx, time.Now())
+	if err != nil {
+		return err
+	}
+	began, err := flows.allSend(ctx, func() (bool, error) {
+		s, err := r.sample(ctx, time.Now())
+		all := err == nil
+		for i := range s.Each {
+			all = all && s.Each[i]-first.Each[i] >= insim.SenderMessage
+		}
+		return all, err
+	})
 	if err != nil {
 		return err
 	}
@@ -129,9 +105,10 @@ func (r *rackSenders) observe(ctx context.Context, ended <-chan error, run *expe
 			return err
 		}
 		run.Samples = append(run.Samples, s)
+		if err := flows.going("before the measured time was over"); err != nil {
+			return err
+		}
 		select {
-		case err := <-ended:
-			return cmp.Or(err, errors.New("the senders have stopped before the measured time was over"))
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
@@ -140,33 +117,6 @@ func (r *rackSenders) observe(ctx context.Context, ended <-chan error, run *expe
 	after, err := r.counted(ctx)
 	run.CNPs, run.Again = after[0]-before[0], after[1]-before[1]
 	return errors.Join(err, r.pace(ctx))
-}
-
-// allSend waits until the switch has a message of each sender, and returns when that was.
-func (r *rackSenders) allSend(ctx context.Context, ended <-chan error) (began time.Time, err error) {
-	first, err := r.sample(ctx, time.Now())
-	for limit := time.Now().Add(sendersSetup); err == nil && time.Now().Before(limit); {
-		var s experiment.SenderSample
-		if s, err = r.sample(ctx, time.Now()); err != nil {
-			break
-		}
-		all := true
-		for i := range s.Each {
-			all = all && s.Each[i]-first.Each[i] >= insim.SenderMessage
-		}
-		if all {
-			return time.Now(), nil
-		}
-		select {
-		case err = <-ended:
-			return began, cmp.Or(err, errors.New("the senders have stopped at once"))
-		case <-time.After(sendersSample):
-		}
-	}
-	if err == nil {
-		err = fmt.Errorf("after %v not all hosts send: this machine is too busy for this factor of slow motion", sendersSetup)
-	}
-	return began, err
 }
 
 // sample reads the switch's counters.
@@ -200,15 +150,11 @@ func (r *rackSenders) sample(ctx context.Context, began time.Time) (s experiment
 // counted returns how many CNPs the receiver has sent, and how many packets were sent to it again.
 func (r *rackSenders) counted(ctx context.Context) (n [2]uint64, err error) {
 	for i, host := range append([]string{r.on.to}, r.from...) {
-		client, err := hostControl(r.on.cmd, host)
+		m, err := countersOf(ctx, r.on.cmd, host)
 		if err != nil {
 			return n, err
 		}
-		c, err := countersOver(ctx, client, 0)
-		if err != nil {
-			return n, withNode(err, host)
-		}
-		if m := counterMap(c).Counters; i == 0 {
+		if i == 0 {
 			n[0] = m["np_cnp_sent"]
 		} else {
 			n[1] += m["roce_retrans_pkts"]

@@ -113,8 +113,11 @@ func (r *slowRun) testbed(d time.Duration) time.Duration {
 // line returns the line rate in bits per second.
 func (r *slowRun) line() float64 { return experiment.OneRMARate / experiment.SlowMotion(r.rtt) }
 
-func (r *slowRun) switchControl() *control.Client {
-	return control.NewClient(rackfile.PathsOf(r.rack.Name).Socket(rackfile.SwitchName))
+func (r *slowRun) switchControl() *control.Client { return boxOf(r.rack.Name) }
+
+// boxOf returns a client of the switch of a rack that has one.
+func boxOf(rack string) *control.Client {
+	return control.NewClient(rackfile.PathsOf(rack).Socket(rackfile.SwitchName))
 }
 
 // rules returns the two fault rules of a link: one limits its rate to the line rate, and one delays
@@ -151,14 +154,18 @@ func (r *slowRun) inject(ctx context.Context) error {
 // heal ends the fault rules. An interrupt does not end its requests.
 func (r *slowRun) heal() error {
 	ctx := context.WithoutCancel(r.cmd.Context())
+	return endFaults(ctx, r.switchControl(), slowRules)
+}
+
+// endFaults ends the fault rules of a switch whose IDs begin with a prefix.
+func endFaults(ctx context.Context, box *control.Client, prefix string) error {
 	var list []fault.Status
-	box := r.switchControl()
 	if err := ask(ctx, box, rackfile.SwitchName, http.MethodGet, "/faults", nil, &list); err != nil {
 		return fmt.Errorf("the links keep their faults; `rdmalab heal` ends them: %w", err)
 	}
 	var errs []error
 	for _, f := range list {
-		if strings.HasPrefix(f.ID, slowRules) {
+		if strings.HasPrefix(f.ID, prefix) {
 			errs = append(errs, ask(ctx, box, rackfile.SwitchName, http.MethodDelete, "/faults/"+url.PathEscape(f.ID), nil, nil))
 		}
 	}

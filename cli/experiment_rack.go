@@ -164,15 +164,8 @@ func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf
 }
 
 func (p *rackPlatform) counter(name string) (uint64, error) {
-	client, err := hostControl(p.cmd, p.to)
-	if err != nil {
-		return 0, err
-	}
-	counters, err := countersOver(p.cmd.Context(), client, 0)
-	if err != nil {
-		return 0, withNode(err, p.to)
-	}
-	return counterMap(counters).Counters[name], nil
+	counters, err := countersOf(p.cmd.Context(), p.cmd, p.to)
+	return counters[name], err
 }
 
 // errSteeredAsPublished is the error of a load with published steering: a store on a rack has several

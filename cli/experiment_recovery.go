@@ -3,17 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
-	"slices"
 
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/experiment/insim"
 	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/rackfile/costs"
-	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/topo/switchd"
 )
@@ -23,13 +17,7 @@ const lossRack, lossRule = "topo/racks/loss-slow.yaml", "loss-recovery"
 
 // Recovery runs one queue pair on the rack, whose packets are lost, and then in the simulator with the rack's file.
 func (p *rackPlatform) Recovery(ctx context.Context, l experiment.Recovery) (out experiment.RecoveryResult, err error) {
-	if p.rack.Slow == 0 {
-		return out, fmt.Errorf("rack %s is not in slow motion, and would measure the speed of this machine: bring up %s", p.rack.Name, lossRack)
-	}
-	if err := errors.Join(p.noStores(), p.box.set(ctx, &experiment.Switch{}, nil, "")); err != nil {
-		return out, err
-	}
-	model, err := costs.Builtin(p.rack.Cost)
+	model, err := slowRack{p, lossRack}.ready(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -51,7 +39,7 @@ type rackLoss struct {
 // run runs the load on the rack.
 func (r *rackLoss) run(ctx context.Context, l *experiment.Recovery) (out experiment.RecoveryResult, err error) {
 	twin := &r.twin
-	box := control.NewClient(rackfile.PathsOf(r.on.rack.Name).Socket(rackfile.SwitchName))
+	box := boxOf(r.on.rack.Name)
 	var queues switchd.Queues
 	if err := ask(ctx, box, rackfile.SwitchName, http.MethodGet, "/queues", nil, &queues); err != nil {
 		return out, err
@@ -61,11 +49,11 @@ func (r *rackLoss) run(ctx context.Context, l *experiment.Recovery) (out experim
 	}
 	r.on.box.protect() // a closed terminal does not leave the rule behind
 	whole := context.WithoutCancel(ctx)
-	if err := r.endLoss(whole, box); err != nil { // that of a command that was killed
+	if err := endFaults(whole, box, lossRule); err != nil { // that of a command that was killed
 		return out, err
 	}
 	if l.Loss > 0 {
-		defer func() { err = errors.Join(err, r.endLoss(whole, box)) }()
+		defer func() { err = errors.Join(err, endFaults(whole, box, lossRule)) }()
 		rule := insim.LossOf(l, twin.From)
 		rule.ID = lossRule
 		if err := ask(whole, box, rackfile.SwitchName, http.MethodPost, "/faults", rule, nil); err != nil {
@@ -86,44 +74,21 @@ func (r *rackLoss) run(ctx context.Context, l *experiment.Recovery) (out experim
 	if err != nil {
 		return out, err
 	}
-	out = insim.RecoveryNumbers(l, res.BW.Average, twin.Packet(queues.Rate), after[0].since(before[0]), after[1].since(before[1]))
+	grown := func(i int, name string) uint64 { return after[i][name] - before[i][name] }
+	client := metrics.NIC{RetransPkts: grown(0, "roce_retrans_pkts"), LocalAckTimeoutErr: grown(0, "local_ack_timeout_err")}
+	server := metrics.NIC{DuplicateRequest: grown(1, "duplicate_request")}
+	out = insim.RecoveryNumbers(l, res.BW.Average, twin.Packet(queues.Rate), client, server)
 	h, _, _ := r.on.rack.Host(twin.From)
 	out.Kind = h.RecoveryKind()
 	return out, nil
 }
 
-// endLoss removes the fault rule of the experiment if the switch has it.
-func (r *rackLoss) endLoss(ctx context.Context, box *control.Client) error {
-	var list []fault.Status
-	if err := ask(ctx, box, rackfile.SwitchName, http.MethodGet, "/faults", nil, &list); err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(list, func(f fault.Status) bool { return f.ID == lossRule }) {
-		return nil
-	}
-	return ask(ctx, box, rackfile.SwitchName, http.MethodDelete, "/faults/"+url.PathEscape(lossRule), nil, nil)
-}
-
-// recoveryCounters are the counters of a NIC that RecoveryNumbers reads.
-type recoveryCounters struct{ again, twice, timeouts uint64 }
-
-func (c recoveryCounters) since(b recoveryCounters) metrics.NIC {
-	return metrics.NIC{RetransPkts: c.again - b.again, DuplicateRequest: c.twice - b.twice, LocalAckTimeoutErr: c.timeouts - b.timeouts}
-}
-
 // counted reads the counters of client and server.
-func (r *rackLoss) counted(ctx context.Context) (list [2]recoveryCounters, err error) {
+func (r *rackLoss) counted(ctx context.Context) (list [2]map[string]uint64, err error) {
 	for i, host := range []string{r.twin.From, r.twin.To} {
-		client, err := hostControl(r.on.cmd, host)
-		if err != nil {
+		if list[i], err = countersOf(ctx, r.on.cmd, host); err != nil {
 			return list, err
 		}
-		c, err := countersOver(ctx, client, 0)
-		if err != nil {
-			return list, withNode(err, host)
-		}
-		m := counterMap(c).Counters
-		list[i] = recoveryCounters{m["roce_retrans_pkts"], m["duplicate_request"], m["local_ack_timeout_err"]}
 	}
 	return list, nil
 }

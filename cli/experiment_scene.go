@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,9 +11,6 @@ import (
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/experiment/insim"
 	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/rackfile/costs"
-	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/topo/switchd"
 )
@@ -29,10 +25,8 @@ type rackScene struct {
 
 // Scene runs flows on the rack, and then in the simulator with the rack's file.
 func (p *rackPlatform) Scene(ctx context.Context, l experiment.Scene) (out experiment.SceneResult, err error) {
-	if p.rack.Slow == 0 {
-		return out, fmt.Errorf("rack %s is not in slow motion, and would measure the speed of this machine: bring up %s", p.rack.Name, sceneRack)
-	}
-	if err := errors.Join(p.noStores(), p.box.set(ctx, &experiment.Switch{}, nil, "")); err != nil {
+	model, err := slowRack{p, sceneRack}.ready(ctx)
+	if err != nil {
 		return out, err
 	}
 	r := &rackScene{on: p, scene: l}
@@ -45,10 +39,6 @@ func (p *rackPlatform) Scene(ctx context.Context, l experiment.Scene) (out exper
 		return out, err
 	}
 	if out, err = l.Between(samples, r.rate); err != nil {
-		return out, err
-	}
-	model, err := costs.Builtin(p.rack.Cost)
-	if err != nil {
 		return out, err
 	}
 	twin := insim.SceneTwin{Rack: p.rack, Cost: model, Hosts: r.hosts, Scene: r.scene}
@@ -88,36 +78,26 @@ func (r *rackScene) cast() error {
 // measure runs the flows, and samples the switch's counters at the beginning, in the middle and at the end of the second
 // half of the time in which all flows send.
 func (r *rackScene) measure(ctx context.Context) (samples [3]experiment.SceneSample, err error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() {
-		hosts := make([]string, len(r.scene.Flows))
-		for i, f := range r.scene.Flows {
-			hosts[i] = r.hosts[f.From]
-		}
-		ended <- atOnce(hosts, func(i int, host string) error {
-			_, err := r.on.perf(ctx, host, &perf.Config{
-				Test: perf.WriteBW, Size: insim.SenderMessage, Depth: insim.SenderDepth, To: r.hosts[r.scene.Flows[i].To],
-				OneWord: perf.OneWord{Span: sendersSpare * r.scene.Span}, Path: perf.Path{MTU: senderMTU, Timeout: insim.SenderTimeout},
-			})
-			return withNode(err, host)
-		})
-	}()
-	samples, err = r.observe(ctx, ended)
-	if ctx.Err() != nil {
-		return samples, errInterrupted
+	flows := rackFlows{on: r.on, span: r.scene.Span}
+	for _, f := range r.scene.Flows {
+		flows.list = append(flows.list, rackFlow{r.hosts[f.From], r.hosts[f.To]})
 	}
-	stop()
-	if err == nil {
-		late := <-ended
-		_ = late // of an end in the middle there is nothing to tell
-	}
+	err = flows.run(ctx, func(ctx context.Context) (err error) {
+		samples, err = r.observe(ctx, &flows)
+		return err
+	})
 	return samples, err
 }
 
-func (r *rackScene) observe(ctx context.Context, ended <-chan error) (samples [3]experiment.SceneSample, err error) {
-	began, err := r.allSend(ctx, ended)
+func (r *rackScene) observe(ctx context.Context, flows *rackFlows) (samples [3]experiment.SceneSample, err error) {
+	first, err := r.sample(ctx, time.Now())
+	if err != nil {
+		return samples, err
+	}
+	began, err := flows.allSend(ctx, func() (bool, error) {
+		s, err := r.sample(ctx, time.Now())
+		return err == nil && r.all(&first, &s), err
+	})
 	if err != nil {
 		return samples, err
 	}
@@ -126,10 +106,8 @@ func (r *rackScene) observe(ctx context.Context, ended <-chan error) (samples [3
 		if err := pause(ctx, real/2+time.Duration(i)*real/4-time.Since(began)); err != nil {
 			return samples, err
 		}
-		select {
-		case err := <-ended:
-			return samples, cmp.Or(err, errors.New("flows have ended before the measured time was over"))
-		default:
+		if err := flows.going("before the measured time was over"); err != nil {
+			return samples, err
 		}
 		if samples[i], err = r.sample(ctx, began); err != nil {
 			return samples, err
@@ -138,33 +116,17 @@ func (r *rackScene) observe(ctx context.Context, ended <-chan error) (samples [3
 	return samples, nil
 }
 
-// allSend waits until the switch has as many messages of each host as it has flows, and returns when that was. Flows of one
-// host are not told apart.
-func (r *rackScene) allSend(ctx context.Context, ended <-chan error) (began time.Time, err error) {
-	first, err := r.sample(ctx, time.Now())
-	if err != nil {
-		return began, err
-	}
-	for limit := time.Now().Add(sendersSetup); time.Now().Before(limit); {
-		s, err := r.sample(ctx, time.Now())
-		if err != nil {
-			return began, err
-		}
-		all, of := true, make(map[int]uint64)
-		for _, f := range r.scene.Flows {
-			of[f.From]++
-			all = all && s.Up[f.From]-first.Up[f.From] >= of[f.From]*insim.SenderMessage && s.Down[f.To]-first.Down[f.To] >= insim.SenderMessage
-		}
-		if all {
-			return time.Now(), nil
-		}
-		select {
-		case err := <-ended:
-			return began, cmp.Or(err, errors.New("the flows have ended at once"))
-		case <-time.After(sendersSample):
+// all reports whether the switch has, since a sample, as many messages of each host as it has flows. Flows of one host are
+// not told apart.
+func (r *rackScene) all(since, now *experiment.SceneSample) bool {
+	of := make(map[int]uint64)
+	for _, f := range r.scene.Flows {
+		of[f.From]++
+		if now.Up[f.From]-since.Up[f.From] < of[f.From]*insim.SenderMessage || now.Down[f.To]-since.Down[f.To] < insim.SenderMessage {
+			return false
 		}
 	}
-	return began, fmt.Errorf("after %v not all hosts send: this machine is too busy for this factor of slow motion", sendersSetup)
+	return true
 }
 
 // sample reads the switch's counters.
@@ -196,7 +158,7 @@ func (r *rackScene) sample(ctx context.Context, began time.Time) (s experiment.S
 
 // portsOf reads the counters and the queues of the ports of a rack's switch, and returns when the queues were read.
 func portsOf(ctx context.Context, rack string) (counters switchd.Counters, queues switchd.Queues, at time.Time, err error) {
-	box := control.NewClient(rackfile.PathsOf(rack).Socket(rackfile.SwitchName))
+	box := boxOf(rack)
 	if err := ask(ctx, box, rackfile.SwitchName, http.MethodGet, "/counters", nil, &counters); err != nil {
 		return counters, queues, at, err
 	}
