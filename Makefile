@@ -314,6 +314,10 @@ FABRIC := :transport move:transport :chaos :clover :sherman :fusee :kvcs :nictab
 fabric: build suites ## the suites transport, chaos and those of the stores again, over two leaves and two spines: key fabric in all rack files
 	@$(SUITES) -runs '$(FABRIC)' fabric
 
+.PHONY: trunk
+trunk: build suites ## the suites of make fabric over two leaves whose trunk goes by UDP, as between machines: key carrier in all rack files
+	@$(SUITES) -runs '$(FABRIC)' trunk
+
 .PHONY: coverage
 coverage: ## queue pair state × opcode × fault: what the tests have seen, as a table; fails on a gap
 	@mkdir -p out && rm -f out/coverage.txt

@@ -123,7 +123,7 @@ func plan(w io.Writer, r *rackfile.Rack) error {
 		own := *r
 		own.Machine = r.MachineOf(c.Leaf)
 		ends := "on " + own.Machine
-		if local, peer, remote := own.Remote(c); remote {
+		if local, peer, remote := own.Remote(c, c.Leaf); remote {
 			ends = fmt.Sprintf("%s %[5]s %[2]s - %[3]s %[5]s %[4]s", own.Machine, local, r.MachineOf(c.Far), peer, r.Fabric.CarrierName())
 		}
 		fmt.Fprintf(t, "%s\t%s\n", c.Name(), ends)

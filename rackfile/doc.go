@@ -159,8 +159,8 @@
 //	  leaves: 4              # leaf switches, leaf0 and so on, 1 to 16. Required.
 //	  spines: 2              # spine switches, spine0 and so on, 0 to 8; without spines each leaf has a trunk to each other leaf. Required.
 //	  machine: {spine0: m2}  # with machines: on which machine a switch is. Default the first leaf on the first machine and so on, and the spines likewise.
-//	  strict: false          # with machines: perf and run fail if the network between machines loses something of a trunk. Default false: RC sends it again.
-//	  carrier: tcp           # with machines: what carries the trunks between machines: udp, or tcp where the network lets no UDP pass; losses there become delays. Default udp.
+//	  strict: false          # with machines or carrier: perf and run fail if the network loses something of a trunk. Default false: RC sends it again.
+//	  carrier: tcp           # what carries the trunks between machines: udp, or tcp where the network lets no UDP pass; losses there become delays. Default udp. On one machine all trunks, over its loopback interface; default pairs of interfaces.
 //	machines:                # the rack is on several machines, 2 to 16, each with at least one switch. Default none: all is on the machine of the command. Without fabric each has a leaf.
 //	  - name: m1             # name of the machine in commands, at most 15 bytes. Required.
 //	    ssh: ssh://root@10.0.0.1 # where rdmalab reaches it by the program ssh: user, host and port; a user who is not root needs sudo. Required.

@@ -30,17 +30,18 @@ type Fabric struct {
 	Places []string `json:"places,omitempty"`
 	// Strict says that measurements fail if the network between machines loses something of a trunk.
 	Strict bool `json:"strict,omitempty"`
-	// Carrier is CarrierTCP if the trunks between machines go by TCP; "" means by UDP.
+	// Carrier says what carries the trunks between machines: CarrierTCP, or by UDP. On one machine, with a
+	// value other than "", it carries all trunks, over the machine's loopback interface.
 	Carrier string `json:"carrier,omitempty"`
 }
 
-// What carries the trunks between machines.
+// What carries trunks that are no pairs of interfaces.
 const (
 	CarrierUDP = "udp"
 	CarrierTCP = "tcp"
 )
 
-// CarrierName returns what carries the trunks between machines: CarrierUDP or CarrierTCP.
+// CarrierName returns what carries the trunks that have one: CarrierUDP or CarrierTCP.
 func (f *Fabric) CarrierName() string { return cmp.Or(f.Carrier, CarrierUDP) }
 
 // Trunk connects two switches. Its name is that of its port at both. Leaf has its faults; Far is a

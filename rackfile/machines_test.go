@@ -47,8 +47,10 @@ func TestMachines(t *testing.T) {
 	ends := func(at string) (list []string) {
 		s := sliceOf(r, at)
 		for _, c := range s.Trunks() {
-			if local, peer, remote := s.Remote(c); remote {
-				list = append(list, fmt.Sprintf("%s %s %s", c.Name(), local, peer))
+			for _, from := range []string{c.Leaf, c.Far} {
+				if local, peer, ok := s.Remote(c, from); ok {
+					list = append(list, fmt.Sprintf("%s %s %s", c.Name(), local, peer))
+				}
 			}
 		}
 		return list
@@ -133,13 +135,46 @@ func TestMachinesMistakes(t *testing.T) {
 		"fabric: {leaves: 1, spines: 0}\n":                       "is one switch",
 		"machines: [{name: m1, ssh: ssh://10.0.0.1}]\n":          "two machines or more",
 		"fabric: {leaves: 2, spines: 1, machine: {leaf0: m1}}\n": "needs the key machines",
-		"fabric: {leaves: 2, spines: 1, strict: true}\n":         "strict needs the key machines",
-		"fabric: {leaves: 2, spines: 1, carrier: tcp}\n":         "carrier needs the key machines",
+		"fabric: {leaves: 2, spines: 1, strict: true}\n":         "strict needs the key machines or carrier",
 		"fabric: {leaves: 2, spines: 1, machine: {leaf0: a, leaf1: a, spine0: b}}\nmachines: [{name: a, ssh: ssh://10.0.0.1}, {name: b, ssh: ssh://10.0.0.2}]\n": "machine b has no leaf",
 	} {
 		if _, err := Parse([]byte(text + "hosts: [{name: cn0, role: compute, machine: b}]")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v\nwant %s", text, err, want)
 		}
+	}
+}
+
+func TestTrunksOfOneMachineCarriedByDatagrams(t *testing.T) {
+	parse := func(text string) *Rack {
+		t.Helper()
+		r, err := Parse([]byte(text + "hosts: [{name: cn0, role: compute}, {name: ms0, role: memory}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := parse("name: one\nfabric: {leaves: 2, spines: 1, carrier: udp, strict: true}\n")
+	seen := make(map[string]bool)
+	for _, c := range r.Trunks() {
+		local, peer, ok := r.Remote(c, c.Leaf)
+		back, forth, far := r.Remote(c, c.Far)
+		if !ok || !far || local != forth || peer != back || local == peer || !local.Addr().IsLoopback() || !r.Carried(c) {
+			t.Errorf("%s: ends %v %v, from the other side %v %v", c.Name(), local, peer, back, forth)
+		}
+		seen[local.String()], seen[peer.String()] = true, true
+		if _, _, ok := r.Remote(c, "leaf9"); ok {
+			t.Errorf("%s ends at a switch that there is not", c.Name())
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("two trunks have %d addresses", len(seen))
+	}
+	other := parse("name: two\nfabric: {leaves: 2, spines: 1, carrier: udp}\n")
+	if local, _, _ := other.Remote(other.Trunks()[0], "leaf0"); seen[local.String()] {
+		t.Errorf("two racks share %v", local)
+	}
+	if pairs := parse("fabric: {leaves: 2, spines: 1}\n"); pairs.AnyCarried() {
+		t.Error("pairs of interfaces are carried")
 	}
 }
 

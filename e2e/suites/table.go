@@ -60,6 +60,7 @@ var suites = map[string]suite{
 	"memorylinks":  {again: "over memory links", env: []string{"RDMALAB_E2E_CABLE=memory"}},
 	"compact":      {again: "on compact racks", env: []string{"RDMALAB_E2E_DAEMONS=shared", "RDMALAB_APPS=short"}},
 	"fabric":       {again: "over a fabric", env: []string{"RDMALAB_E2E_FABRIC=leaves"}},
+	"trunk":        {again: "over a trunk of datagrams", env: []string{"RDMALAB_E2E_FABRIC=trunk"}},
 }
 
 // run runs the suite, or what -runs names with its environment.

@@ -78,7 +78,8 @@ func FuzzReadSlice(f *testing.F) {
 			t.Fatalf("read %+v", r)
 		}
 		for _, c := range r.Trunks() { // these index the machines
-			r.Remote(c)
+			r.Remote(c, c.Leaf)
+			r.Remote(c, c.Far)
 		}
 	})
 }

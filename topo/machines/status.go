@@ -2,7 +2,6 @@ package machines
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/rackfile"
@@ -34,7 +33,7 @@ func (c *Client) merge(list []rack.Status, errs []error) rack.Status {
 		s.Devices = append(s.Devices, list[i].Devices...)
 		for _, t := range list[i].Trunks {
 			if was, ok := trunks[t.Name]; ok {
-				t = both(was, t)
+				t = was.With(t)
 			}
 			trunks[t.Name] = t
 		}
@@ -69,18 +68,4 @@ func (c *Client) merge(list []rack.Status, errs []error) rack.Status {
 	s.Switch = s.Switches[0]
 	s.State = s.Worst()
 	return s
-}
-
-// both makes the state of a trunk from those of its ends, which must both work.
-func both(a, b rack.TrunkStatus) rack.TrunkStatus {
-	if a.Link == rack.LinkUp || b.Link == rack.LinkDown {
-		a.Link = b.Link
-	}
-	notes := make(map[string]string)
-	maps.Copy(notes, a.Notes)
-	maps.Copy(notes, b.Notes)
-	if len(notes) > 0 {
-		a.Notes = notes
-	}
-	return a
 }

@@ -36,7 +36,7 @@ func (c *Client) AwaitTrunks(ctx context.Context) error {
 			near, far := c.Rack.MachineOf(t.Leaf), c.Rack.MachineOf(t.Far)
 			own := *c.Rack
 			own.Machine = near
-			local, peer, _ := own.Remote(t)
+			local, peer, _ := own.Remote(t, t.Leaf)
 			carrier, instead := c.Rack.Fabric.CarrierName(), ""
 			if carrier == rackfile.CarrierUDP {
 				instead = " (`carrier: tcp` in fabric goes without UDP)"

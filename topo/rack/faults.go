@@ -168,8 +168,8 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 		if isDevice {
 			return errors.Join(err, r.cutAt(ctx, r.Spec.SwitchOf(device.Name), device.Name, up))
 		}
-		if _, _, remote := r.Spec.Remote(trunk); isTrunk && remote {
-			return errors.Join(err, r.linkRemote(ctx, trunk, up))
+		if isTrunk && r.Spec.Carried(trunk) {
+			return errors.Join(err, r.linkCarried(ctx, trunk, up))
 		}
 		if isTrunk {
 			port, _ := trunk.Ports()
@@ -182,13 +182,13 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	})
 }
 
-// linkRemote cuts or restores a trunk to another machine at the end that is on this machine.
-func (r *Rack) linkRemote(ctx context.Context, trunk rackfile.Trunk, up bool) error {
-	at := trunk.Leaf
-	if r.Spec.MachineOf(at) != r.Spec.Machine {
-		at = trunk.Far
+// linkCarried cuts or restores a trunk that datagrams carry, at its ends on this machine.
+func (r *Rack) linkCarried(ctx context.Context, trunk rackfile.Trunk, up bool) error {
+	var errs []error
+	for _, at := range r.Spec.EndsHere(trunk) {
+		errs = append(errs, r.cutAt(ctx, at, trunk.Name(), up))
 	}
-	return r.cutAt(ctx, at, trunk.Name(), up)
+	return errors.Join(errs...)
 }
 
 // cutAt makes a switch cut or restore a port that has no interface of its own to set down. A file says that

@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,6 +44,10 @@ func makeState(s *rackfile.Rack, p rackfile.Paths, secret []byte) error {
 	if err := admit(s, p); err != nil {
 		return err
 	}
+	if secret == nil && s.AnyCarried() { // all of its trunks are on this machine
+		secret = make([]byte, 32)
+		_, _ = rand.Read(secret) // it never fails: crypto/rand ends the process
+	}
 	if secret != nil {
 		if err := os.WriteFile(p.Secret(), secret, 0o600); err != nil {
 			return err
@@ -69,8 +74,8 @@ func hostsFile(s *rackfile.Rack) string {
 }
 
 func makeNamespaces(s *rackfile.Rack, p rackfile.Paths) error {
-	// Trunks to other machines go out from where this program runs, and network devices are there.
-	if len(s.Machines) > 0 || len(s.Devices) > 0 {
+	// Trunks that datagrams carry go out from where this program runs, and network devices are there.
+	if s.AnyCarried() || len(s.Devices) > 0 {
 		if err := nl.Pin(p.Outside()); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -116,8 +117,22 @@ type TrunkStatus struct {
 	Name string `json:"name"`
 	// Link is the state at the leaf's end.
 	Link LinkState `json:"link"`
-	// Notes say what is worth knowing of a trunk between machines, by the name of the switch that says it.
+	// Notes say what is worth knowing of a trunk that datagrams carry, by the name of the switch that says it.
 	Notes map[string]string `json:"notes,omitempty"`
+}
+
+// With returns the state of a trunk of which s and other are the ends, which must both work.
+func (s TrunkStatus) With(other TrunkStatus) TrunkStatus {
+	if s.Link == LinkUp || other.Link == LinkDown {
+		s.Link = other.Link
+	}
+	notes := make(map[string]string)
+	maps.Copy(notes, s.Notes)
+	maps.Copy(notes, other.Notes)
+	if len(notes) > 0 {
+		s.Notes = notes
+	}
+	return s
 }
 
 // GuestStatus describes a guest and the state of its link.
@@ -209,20 +224,19 @@ func (o observer) links() (map[string]nl.Link, error) {
 	return byName, err
 }
 
-// trunks returns the states of the trunks that have an end on this machine. A trunk to another machine
-// has no interface: its switch here knows whether it works.
+// trunks returns the states of the trunks that have an end on this machine. A trunk that datagrams carry
+// has no interface: its switches know whether it works.
 func (o observer) trunks(links map[string]nl.Link, switches []NodeStatus) (list []TrunkStatus) {
 	for _, c := range o.spec.Trunks() {
-		near, _ := c.Ports()
-		at := c.Leaf
-		if o.spec.MachineOf(at) != o.spec.Machine {
-			at = c.Far
-		}
-		_, _, remote := o.spec.Remote(c)
-		switch i := slices.IndexFunc(switches, func(n NodeStatus) bool { return n.Name == at }); {
-		case i < 0: // of other machines
-		case remote:
-			t := trunkStatus(&switches[i], c.Name())
+		ends := o.spec.EndsHere(c)
+		switch near, _ := c.Ports(); {
+		case len(ends) == 0: // of other machines
+		case o.spec.Carried(c):
+			t := TrunkStatus{Name: c.Name(), Link: LinkUp}
+			for _, at := range ends {
+				i := slices.IndexFunc(switches, func(n NodeStatus) bool { return n.Name == at })
+				t = t.With(trunkStatus(&switches[i], c.Name()))
+			}
 			if exists(o.paths.Cut(t.Name)) {
 				t.Link = LinkDown
 			}
@@ -234,7 +248,7 @@ func (o observer) trunks(links map[string]nl.Link, switches []NodeStatus) (list 
 	return list
 }
 
-// trunkStatus is the state of a trunk to another machine, as the status of a switch says.
+// trunkStatus is the state of a trunk that datagrams carry, as the status of a switch says.
 func trunkStatus(at *NodeStatus, name string) TrunkStatus {
 	var d struct {
 		Trunks []struct {

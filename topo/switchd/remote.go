@@ -19,8 +19,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/nl"
 )
 
-// Far is the addresses of a trunk whose other end is on another machine, and what carries it; its zero value
-// is that of all other links.
+// Far is the addresses of a trunk that datagrams carry, as between machines, and what carries it; its zero
+// value is that of all other links.
 type Far struct {
 	Local, Peer netip.AddrPort
 	Carrier     trunkport.Carrier
@@ -28,11 +28,10 @@ type Far struct {
 	Side trunk.Side
 }
 
-// remote returns the addresses of a trunk from a switch.
+// remote returns the addresses of a trunk as a switch sees them.
 func remote(rack *rackfile.Rack, c rackfile.Trunk, name string) Far {
-	local, peer, ok := rack.Remote(c)
-	switch {
-	case !ok:
+	local, peer, ok := rack.Remote(c, name)
+	if !ok {
 		return Far{}
 	}
 	f := Far{Local: local, Peer: peer, Side: trunk.Far}
