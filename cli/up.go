@@ -180,7 +180,11 @@ func tellUp(cmd *cobra.Command, r *rack.Rack, in *container.Settings, already, v
 	if already {
 		fmt.Fprintf(out, "rack %q is up already\n\n", s.Name)
 	} else {
-		fmt.Fprintf(out, "rack %q is up: %d %s and a switch in %v\n\n", s.Name, len(s.HostNames()), either(in == nil, "hosts", "hosts in containers"), took.Round(time.Millisecond))
+		switches := "a switch"
+		if n := len(s.SwitchNames()); n > 1 {
+			switches = fmt.Sprintf("%d switches", n)
+		}
+		fmt.Fprintf(out, "rack %q is up: %d %s and %s in %v\n\n", s.Name, len(s.HostNames()), either(in == nil, "hosts", "hosts in containers"), switches, took.Round(time.Millisecond))
 	}
 	if err := printStatus(hinted(cmd, out), status); err != nil {
 		return err
