@@ -149,7 +149,7 @@ func cachedWritesFigure(quick bool) figure {
 		key: "netcache-writes", title: "GETs and writes of these servers at skew 0.99, by the share of writes", x: "% writes", unit: "M/s, us, %", format: "%.3g",
 		why: []string{
 			"the authors have such a figure, whose numbers are not in their abstract",
-			"1 % of writes take most of the gain of a switch under full load: while the value of a hot key is unknown, all GETs of the key go to its server, and the probe waits there behind them",
+			"while the value of a hot key is unknown, its GETs wait in the switch, for at most 2 ms; what writes cost is that the probe waits for its turn at a server under full load",
 			"a write ends its key's value here until the next GET has been to the server; NetCache's server updates the value in the switch",
 		},
 		inputs: cachedInputs,

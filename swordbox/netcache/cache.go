@@ -25,8 +25,11 @@ type cache struct {
 	links  []*channel
 	waits  waits
 	stats  Stats
-	buf    []byte // scratch: a frame, or a cell
-	out    []byte // scratch: an answer
+	// crowded is whether a held GET waits for room for its READ.
+	crowded bool
+	holds   []int  // scratch: indices of GETs
+	buf     []byte // scratch: a frame, or a cell
+	out     []byte // scratch: an answer
 }
 
 func (m *Machine) newCache(l *Layout, addrs []netip.Addr) *cache {
@@ -124,7 +127,11 @@ func (k *cache) asks(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet) bool
 		}
 		switch at, fill, does := k.index.get(c.Now, h, k.lent()); does {
 		case Read:
-			if k.wait(c, in, f, at) {
+			if k.index.at(at).held == 0 && k.wait(c, in, f, at, h) || k.index.at(at).held > 0 && k.hold(c, in, f, at, h) {
+				return true
+			}
+		case Hold:
+			if k.hold(c, in, f, at, h) {
 				return true
 			}
 		case Probe:
@@ -179,15 +186,20 @@ func (k *cache) place(at int) (ch *channel, offset uint64) {
 }
 
 // wait lets a GET wait for a READ of its value. It returns false if no READ can be sent, or there is no room.
-func (k *cache) wait(c *pipeline.Ctx, in int, f *packetio.Frame, at int) bool {
-	ch, offset := k.place(at)
-	if !k.waits.room(f) || !ch.reads() {
+func (k *cache) wait(c *pipeline.Ctx, in int, f *packetio.Frame, at int, hash uint64) bool {
+	if ch, _ := k.place(at); !k.waits.room(f) || !ch.reads() {
 		k.stats.Busy++
 		return false
 	}
-	p := k.index.at(at)
-	ch.read(c, offset, cellHead+int(p.length), k.waits.begin(f, in, at, p.fill, c.Now))
+	k.read(c, k.waits.begin(f, in, at, hash, k.index.at(at).fill, c.Now))
 	return true
+}
+
+// read sends the READ of a GET that waits.
+func (k *cache) read(c *pipeline.Ctx, i int) {
+	at := k.waits.list[i].at
+	ch, offset := k.place(at)
+	ch.read(c, offset, cellHead+int(k.index.at(at).length), i)
 }
 
 // came ends the wait of a GET. b is what the READ has found; nil if it has failed. The value answers the GET if the
@@ -232,7 +244,14 @@ func (k *cache) forward(c *pipeline.Ctx, w *wait) {
 
 // tick ends waits that are too long.
 func (k *cache) tick(c *pipeline.Ctx) {
-	for w := k.waits.late(c.Now); w != nil; w = k.waits.late(c.Now) {
+	for {
+		w, held := k.waits.late(c.Now)
+		if w == nil {
+			return
+		}
+		if held {
+			k.index.leaves(w, true)
+		}
 		k.stats.Slow++
 		k.forward(c, w)
 	}

@@ -34,7 +34,11 @@
 // higher number than the newest probe had then are values still. A READ that is in flight meanwhile finds its place
 // without a value, or with one of another probe.
 //
-// A GET waits for its READ for 2 ms at most. The number of a request that waits for longer may be that of another
+// While a probe is with the server, and its value on the way to the memory, other GETs of the key wait in the switch: at
+// the server they would be what the next probe waits for. One that goes on is treated as one that arrives then, so what
+// is said above holds for it.
+//
+// A GET waits for 2 ms at most. The number of a request that waits for longer may be that of another
 // request of its client by then.
 //
 // # Limits
@@ -54,7 +58,8 @@
 //
 //	state.go    the state diagram of a key
 //	index.go    keys and their states; which keys are kept
-//	waits.go    GETs that wait for READs
+//	waits.go    GETs that wait
+//	held.go     those that wait until their value is known
 //	asked.go    requests that are with the server, and probes
 //	message.go  memcached's protocol over UDP
 //	packet.go   frames

@@ -30,6 +30,8 @@ type index struct {
 	counts       [sketchHashes][]uint32
 	gets         int    // since all counts were halved
 	halvings     uint32 // how often they were
+	// woken is whether a place for which GETs wait has another state, or another key.
+	woken bool
 }
 
 // place has a key. It has the key's hash alone: the value in the memory has the key itself.
@@ -43,8 +45,11 @@ type place struct {
 	// count is how many GETs there were, halved as often as all counts were up to the halving with number halved.
 	count, halved uint32
 	length        uint16 // of the value's answer, in bytes
+	held          uint16 // how many GETs wait until the value can be read (see held.go)
 	state         State  // valid if index.at has returned the place
 	used, seen    bool
+	// hasty is whether GETs do not wait for a value, because the last answer had none that fits, or took too long.
+	hasty bool
 }
 
 // pagePlaces is how many places are allocated at a time. A set of places is in one page.
@@ -101,7 +106,7 @@ func (x *index) find(h uint64) int {
 	return -1
 }
 
-// get says what to do with a GET: Forward, Probe, or Read. at is the place of the key; -1 means that it has
+// get says what to do with a GET: Forward, Probe, Read, or Hold. at is the place of the key; -1 means that it has
 // none. If it is Probe, fill is the number of the probe. room is false if no key can get a place now.
 func (x *index) get(now clock.Time, h uint64, room bool) (at int, fill uint64, does Step) {
 	if x.gets++; x.gets == halving*len(x.counts[0]) {
@@ -118,11 +123,22 @@ func (x *index) get(now clock.Time, h uint64, room bool) (at int, fill uint64, d
 	if p.state == Warm && now.Sub(p.since) > x.age || p.state == Asked && now.Sub(p.since) > patience {
 		x.step(at, evOld)
 	}
-	if does = x.step(at, evGet); does == Probe {
+	does = x.ask(now, at)
+	return at, p.fill, does
+}
+
+// ask makes the place with an index go on by a GET of its key.
+func (x *index) ask(now clock.Time, at int) Step {
+	p := x.at(at)
+	does := x.step(at, evGet)
+	switch {
+	case does == Probe:
 		x.fills++
 		p.fill, p.since, p.seen = x.fills, now, false
+	case does == Hold && p.hasty:
+		return Forward
 	}
-	return at, p.fill, does
+	return does
 }
 
 // step makes the place go on, and returns what the switch does.
@@ -144,6 +160,7 @@ func (x *index) become(p *place, to State) {
 	if to == Warm {
 		x.warm++
 	}
+	x.woken = x.woken || p.held > 0 && p.state != to
 	p.state = to
 }
 
@@ -179,7 +196,8 @@ func (x *index) answered(q *probe, shown, fits bool, digest uint64, length int) 
 		return Forward
 	}
 	p := x.at(q.at)
-	if !shown || !fits || p.seen && p.digest != digest {
+	p.hasty = !shown || !fits
+	if p.hasty || p.seen && p.digest != digest {
 		return x.step(q.at, evUnfit)
 	}
 	p.digest, p.length = digest, uint16(length)
@@ -203,7 +221,7 @@ func (x *index) changes(h uint64, on event) {
 
 // clear makes the values of all keys unknown, and returns how many could answer GETs.
 func (x *index) clear() (n int) {
-	n, x.warm, x.epoch = x.warm, 0, x.fills
+	n, x.warm, x.epoch, x.woken = x.warm, 0, x.fills, true
 	return n
 }
 
@@ -242,6 +260,7 @@ func (x *index) promote(h uint64, room bool) int {
 		x.become(p, Cold)
 	}
 	// A probe of the former key, or its WRITE, has another fill than any probe of this one.
+	x.woken = x.woken || p.held > 0
 	*p = place{hash: h, used: true, count: least, halved: x.halvings}
 	return at
 }

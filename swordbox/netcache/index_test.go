@@ -20,7 +20,7 @@ func warmed(t *testing.T) (x index, h uint64, at int) {
 	if does != Probe || fill != 1 || x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20) != Store {
 		t.Fatal(at, does)
 	}
-	if _, _, does := x.get(0, h, true); does != Forward {
+	if _, _, does := x.get(0, h, true); does != Hold {
 		t.Error("the value answers before the memory has it")
 	}
 	x.ends(at, 1, evStored)
@@ -99,7 +99,7 @@ func TestWhatEndsAProbe(t *testing.T) {
 		t.Errorf("answers that agree: %v", does)
 	}
 	x, at = begun()
-	if _, _, does := x.get(1, h, true); does != Forward {
+	if _, _, does := x.get(1, h, true); does != Hold {
 		t.Error("a second probe at once")
 	}
 	if _, fill, does := x.get(clock.Time(patience)+1, h, true); does != Probe || fill != 2 {

@@ -43,7 +43,8 @@ type Stats struct {
 	Stale     uint64 `name:"stale" help:"gets whose value changed, or may have, during its READ"`
 	Lost      uint64 `name:"lost" help:"READs that did not find the value, because its WRITE was lost or the memory was"`
 	Forgotten uint64 `name:"forgotten" help:"answers of a key-value server that might show another value of any key, after which the switch uses no value before it has asked again"`
-	Slow      uint64 `name:"slow" help:"gets whose READ has taken longer than 2 ms, so that they went to the key-value server"`
+	Held      uint64 `name:"held" help:"gets that have waited for the answer to a probe of their key, or for its WRITE"`
+	Slow      uint64 `name:"slow" help:"gets that have waited for longer than 2 ms, so that they went to the key-value server"`
 	Late      uint64 `name:"late" help:"answers to probes that came again, or too late"`
 	TCP       uint64 `name:"tcp" help:"packets of TCP to or from the port of a cached server, which are dropped"`
 	Unread    uint64 `name:"unread" help:"packets to the port of a cached server that are no whole UDP packet (fragments, several in one frame, a wrong length) or have extension headers of IPv6, which are dropped"`
@@ -201,7 +202,9 @@ func (m *Machine) Take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 		p.payload = nil
 	}
 	for _, k := range m.caches {
-		if k.take(c, in, &f, &p) {
+		taken := k.take(c, in, &f, &p)
+		k.wake(c, false)
+		if taken {
 			return true
 		}
 	}
@@ -218,6 +221,9 @@ func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 		m.stats.Strangers++
 		return pipeline.Drop(ReasonStranger)
 	}
+	if ch.cache != nil {
+		ch.cache.wake(c, true)
+	}
 	return pipeline.Consume()
 }
 
@@ -229,6 +235,7 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 	}
 	for _, k := range m.caches {
 		k.tick(c)
+		k.wake(c, true)
 	}
 }
 

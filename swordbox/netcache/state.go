@@ -29,11 +29,13 @@ const (
 	Probe
 	// Read: the GET waits for a READ of the value.
 	Read
+	// Hold: the GET waits until the value can be read, or is unknown again.
+	Hold
 	// Store: the value is written to the memory, and the answer goes on.
 	Store
 )
 
-var stepNames = [...]string{"forward", "probe", "READ", "WRITE"}
+var stepNames = [...]string{"forward", "probe", "READ", "hold", "WRITE"}
 
 func (s Step) String() string { return stepNames[s] }
 
@@ -76,7 +78,7 @@ var edges = [...]edge{
 	{Cold, evWrite, Cold, Forward},
 	{Cold, evDone, Cold, Forward},
 
-	{Asked, evGet, Asked, Forward},
+	{Asked, evGet, Asked, Hold},
 	{Asked, evAnswer, Storing, Store},
 	{Asked, evUnfit, Cold, Forward},
 	{Asked, evSame, Asked, Forward},
@@ -85,7 +87,7 @@ var edges = [...]edge{
 	{Asked, evDone, Cold, Forward},
 	{Asked, evOld, Cold, Forward},
 
-	{Storing, evGet, Storing, Forward},
+	{Storing, evGet, Storing, Hold},
 	{Storing, evSame, Storing, Forward},
 	{Storing, evOther, Cold, Forward},
 	{Storing, evWrite, Cold, Forward},

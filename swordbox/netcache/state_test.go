@@ -32,6 +32,9 @@ func TestDiagramIsComplete(t *testing.T) {
 		if (e.on == evOther || e.on == evWrite || e.on == evDone || e.on == evLost || e.on == evUnfit || e.on == evOld) != (e.to == Cold) && e.from != Cold {
 			t.Errorf("%v -> %v on %v", e.from, e.to, e.on)
 		}
+		if (e.does == Hold) != (e.on == evGet && (e.from == Asked || e.from == Storing)) {
+			t.Errorf("%+v", e)
+		}
 		if (e.does == Read) != (e.from == Warm && e.on == evGet) || e.to == Warm && e.from != Warm && (e.from != Storing || e.on != evStored) {
 			t.Errorf("%+v", e)
 		}

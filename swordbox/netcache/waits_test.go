@@ -69,17 +69,20 @@ func TestForgetDuringTheRead(t *testing.T) {
 func TestWaits(t *testing.T) {
 	w := newWaits()
 	for i := range 4 {
-		w.begin(&packetio.Frame{}, 1, i, 1, b0.Add(time.Duration(i)))
+		w.begin(&packetio.Frame{}, 1, i, 0, 1, b0.Add(time.Duration(i)))
 	}
 	at := func(n int) int { return maxWaits - 1 - n }
-	if w.end(at(1)).at != 1 || w.deadline() != b0.Add(waitPatience) || w.late(b0) != nil {
+	if x, _ := w.late(b0); w.end(at(1)).at != 1 || w.deadline() != b0.Add(waitPatience) || x != nil {
 		t.Error("the first one does not wait any more")
 	}
 	var left []int
 	for now := b0.Add(waitPatience + 2); ; {
-		x := w.late(now)
+		x, held := w.late(now)
 		if x == nil {
 			break
+		}
+		if held {
+			t.Errorf("%d was held", x.at)
 		}
 		left = append(left, x.at)
 	}
