@@ -51,7 +51,7 @@ func (c *contention) client(ctx verbs.Context, from string, depth int) error {
 	if err != nil {
 		return err
 	}
-	regions, err := dial(c.env, c.env.rack.Host(from), ctx, end.qp, contendService, c.params, nil)
+	regions, err := c.env.dial(c.env.rack.Host(from), ctx, end.qp, contendService, c.params, nil)
 	if err != nil {
 		return err
 	}

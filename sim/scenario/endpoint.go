@@ -143,7 +143,7 @@ func remoteOf(mr verbs.MR) remote { return remote{mr.Addr(), mr.RKey(), mr.Len()
 // dial connects qp to a service of the host named by the constant server, and returns the memory
 // regions that this host describes in its answer. private is the private data of the connection
 // request.
-func dial(e *env, from *simrack.Host, ctx verbs.Context, qp verbs.QP, service string, p rdmacm.Params, private []byte) ([]remote, error) {
+func (e *env) dial(from *simrack.Host, ctx verbs.Context, qp verbs.QP, service string, p rdmacm.Params, private []byte) ([]remote, error) {
 	private, err := from.Manager(ctx).Dial(qp, e.addrOf(server), service, p, private, ctx.Runtime().Now().Add(dialPatience))
 	return parseRemotes(private), err
 }

@@ -18,7 +18,7 @@ type faultMix struct {
 	rules func(d *draw) []fault.Rule
 }
 
-// faultMixes lists the kinds of faults that links have in a run. drawMix draws each of them with
+// faultMixes lists the kinds of faults that links have in a run. draw.faultMix draws each of them with
 // the same probability.
 func faultMixes() []faultMix {
 	some := func(kind fault.Kind, most float64) func(*draw) fault.Rule {
@@ -61,21 +61,21 @@ func faultMixes() []faultMix {
 		{name: "jitter", rules: list(jitter)},
 		{name: "corrupt", rules: list(some(fault.Corrupt, 0.1))},
 		{name: "all", rules: list(some(fault.Loss, 0.04), some(fault.Duplicate, 0.1), reorder(0.1), jitter, some(fault.Corrupt, 0.04))},
-		{name: "exact", rules: exactRules},
+		{name: "exact", rules: (*draw).exactRules},
 		{name: "slow", slow: true, rules: list()},
 		{name: "slow+loss", slow: true, rules: list(some(fault.Loss, 0.05))},
 	}
 }
 
-func drawMix(d *draw) faultMix {
+func (d *draw) faultMix() faultMix {
 	mixes := faultMixes()
 	return mixes[d.IntN(len(mixes))]
 }
 
-// drawLinks draws fault rules for the links of the hosts, for a history of a store. Each link has
+// links draws fault rules for the links of the hosts, for a history of a store. Each link has
 // no faults with a probability of 40 % or more. No link is slow, and no rule is for single packets.
-// drawLinks also returns the names of the mixes, separated by spaces.
-func drawLinks(d *draw, hosts []string) (names string, rules []fault.Rule) {
+// links also returns the names of the mixes, separated by spaces.
+func (d *draw) links(hosts []string) (names string, rules []fault.Rule) {
 	mixes := slices.DeleteFunc(faultMixes(), func(m faultMix) bool { return m.slow || m.name == "exact" })
 	for _, h := range hosts {
 		m := mixes[d.IntN(len(mixes))]
@@ -93,7 +93,7 @@ func drawLinks(d *draw, hosts []string) (names string, rules []fault.Rule) {
 
 // exactRules draws rules that lose, duplicate or corrupt single packets with certain opcodes. Each
 // rule hits one packet and up to two retransmissions of it.
-func exactRules(d *draw) []fault.Rule {
+func (d *draw) exactRules() []fault.Rule {
 	var out []fault.Rule
 	for range d.between(1, 6) {
 		r := fault.Rule{Kind: one(d, fault.Loss, fault.Loss, fault.Duplicate, fault.Corrupt)}

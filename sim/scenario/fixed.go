@@ -42,7 +42,7 @@ const soakTimeout = 12
 
 // runSoak is the acceptance test of the transport: it runs the test of `rdmalab perf soak` over
 // lossy links.
-func runSoak(e *env) error {
+func (e *env) runSoak() error {
 	faults := &soakFaults[(e.seed+uint64(len(soakFaults))-1)%uint64(len(soakFaults))]
 	e.report.Plan = faults.name + " both ways on cn0, 2000 x 64 KiB WRITE, READ and SEND, 20000 atomics"
 	if err := e.build(transportRack, simrack.Options{}); err != nil {
@@ -113,7 +113,7 @@ func serveRegion(ctx verbs.Context, h *simrack.Host, conns int) error {
 	return acceptAll(ctx, l, conns, pd, rdmacm.Params{}, mr)
 }
 
-func (e *env) startWriter(w *writer, end clock.Time) {
+func (w *writer) start(e *env, end clock.Time) {
 	e.client(w.from, "writer-"+w.to, func(ctx verbs.Context) error {
 		ends, err := newEnds(ctx, writerBytes, 1, verbs.LocalWrite)
 		if err != nil {
@@ -155,7 +155,7 @@ func (w *writer) run(ends *ends, mem remote, end clock.Time) error {
 
 // runCrash crashes the NIC of one memory server while two clients use it. A third client uses the
 // other server.
-func runCrash(e *env) error {
+func (e *env) runCrash() error {
 	timeout, retry := uint8(e.draw.between(8, 12)), uint8(e.draw.between(1, 7))
 	at := clock.Time(e.draw.span(time.Millisecond, 5*time.Millisecond))
 	e.report.Plan = fmt.Sprintf("timeout=%d (%v) retry=%d, NIC of ms0 dies at %v", timeout, transport.AckTimeout(timeout), retry, at)
@@ -170,7 +170,7 @@ func runCrash(e *env) error {
 	_, latest := promise(timeout, retry)
 	end := at.Add(latest + 10*time.Millisecond)
 	for _, w := range append(victims, other) {
-		e.startWriter(w, end)
+		w.start(e, end)
 	}
 	e.rack.At(at, e.rack.Host("ms0").CrashNIC)
 	if err := e.run(); err != nil {
@@ -220,7 +220,7 @@ func (w *writer) undisturbed(e *env) error {
 
 // runPartition cuts a host off for a time that is shorter than its retries, so that its connection
 // must survive.
-func runPartition(e *env) error {
+func (e *env) runPartition() error {
 	const timeout, retry = 10, 7
 	at := clock.Time(2 * time.Millisecond)
 	lastRetry := retry * transport.AckTimeout(timeout) // time from the first post without an answer to the last retry
@@ -234,8 +234,8 @@ func runPartition(e *env) error {
 	p := rdmacm.Params{Timeout: timeout, RetryCount: retry}
 	victim, other := &writer{from: "cn0", to: "ms0", params: p}, &writer{from: "cn1", to: "ms1", params: p}
 	end := at.Add(cut + 20*time.Millisecond)
-	e.startWriter(victim, end)
-	e.startWriter(other, end)
+	victim.start(e, end)
+	other.start(e, end)
 	e.rack.At(at, func() { e.rack.Partition([]string{"cn0"}) })
 	e.rack.At(at.Add(cut), func() { e.rack.Partition(nil) })
 	if err := e.run(); err != nil {
@@ -263,7 +263,7 @@ type sleepy struct {
 // runRNR runs two connections at the same time. On the first, the receiver posts its receive late
 // and the sender has no retry limit: the message must arrive. On the second, the receiver never
 // posts and the sender has few retries: it must give up with the right status.
-func runRNR(e *env) error {
+func (e *env) runRNR() error {
 	timer, retries := uint8(e.draw.between(1, 14)), uint8(e.draw.between(1, 6))
 	late := e.draw.span(time.Millisecond, 20*time.Millisecond)
 	e.report.Plan = fmt.Sprintf("RNR timer %d (%v), receive posted after %v; %d retries of a receiver that never posts",
@@ -324,7 +324,7 @@ func (s *sleepy) send(e *env, from string, ctx verbs.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := dial(e, e.rack.Host(from), ctx, end.qp, s.service, s.params, nil); err != nil {
+	if _, err := e.dial(e.rack.Host(from), ctx, end.qp, s.service, s.params, nil); err != nil {
 		return err
 	}
 	start := end.rt.Now()

@@ -60,7 +60,7 @@ type wirePlan struct {
 // concurrent reader sees a part of a copy.
 func (p *wirePlan) drawWire(e *env, hosts, servers []string, torn float64) {
 	d := e.draw
-	p.links, p.rules = drawLinks(d, hosts)
+	p.links, p.rules = d.links(hosts)
 	for _, h := range servers {
 		if d.chance(torn) {
 			p.tear(h, 0.05+d.Float64()*0.5, d.span(0, 20*time.Microsecond))

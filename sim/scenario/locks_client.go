@@ -252,31 +252,31 @@ func (c *lockClient) one(r request) (reply, error) {
 }
 
 // cas returns a request for a CMP_SWAP of word w, which is recorded in the word's history.
-func cas(w *lockWord, compare, swap uint64) request {
+func (w *lockWord) cas(compare, swap uint64) request {
 	return request{Op: history.Op{Kind: history.CmpSwap, Compare: compare, Value: swap}, word: w, off: wordOff, rec: true}
 }
 
 // add returns a request for a FETCH_ADD of v to word w, which is recorded.
-func add(w *lockWord, v uint64) request {
+func (w *lockWord) add(v uint64) request {
 	return request{Op: history.Op{Kind: history.FetchAdd, Value: v}, word: w, off: wordOff, rec: true}
 }
 
 // put returns a request for a WRITE of v to word w, which is recorded.
-func put(w *lockWord, v uint64) request {
+func (w *lockWord) put(v uint64) request {
 	return request{Op: history.Op{Kind: history.Write, Value: v}, word: w, off: wordOff, data: binary.NativeEndian.AppendUint64(nil, v), rec: true}
 }
 
 // get returns a request for a READ of n bytes at offset off of the word's area. The bytes must
 // contain the word; its value is recorded.
-func get(w *lockWord, off, n int) request { return request{word: w, off: off, n: n, rec: true} }
+func (w *lockWord) get(off, n int) request { return request{word: w, off: off, n: n, rec: true} }
 
 // mark returns a WRITE of v to the word's guard (the word by which a holder shows that it is
 // inside). It is not recorded.
-func mark(w *lockWord, v uint64) request {
+func (w *lockWord) mark(v uint64) request {
 	return request{Op: history.Op{Kind: history.Write}, word: w, off: guardOff, data: binary.NativeEndian.AppendUint64(nil, v)}
 }
 
 // writeNode returns a WRITE of the word's node. It is not recorded.
-func writeNode(w *lockWord, node []byte) request {
+func (w *lockWord) writeNode(node []byte) request {
 	return request{Op: history.Op{Kind: history.Write}, word: w, off: nodeOff, data: node}
 }

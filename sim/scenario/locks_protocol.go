@@ -95,11 +95,11 @@ func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 	pause, until := firstPause, c.rt.Now().Add(lockHopeful)
 	for try := 0; try < maxTries && c.rt.Now() < until; try++ {
 		if c.draw.chance(0.1) { // in one of ten attempts, the client READs the lock first, as many protocols do
-			if _, err := c.one(get(w, wordOff, 8)); err != nil {
+			if _, err := c.one(w.get(wordOff, 8)); err != nil {
 				return 0, err
 			}
 		}
-		r, err := c.one(cas(w, free, w.value(stamp)))
+		r, err := c.one(w.cas(free, w.value(stamp)))
 		switch {
 		case err != nil:
 			return 0, err
@@ -158,7 +158,7 @@ func (c *lockClient) sure(r request) (reply, error) {
 // guard of w (see guardian), and READs the node, which is the data that the lock protects. The READ
 // must return what the server's memory has: the node that the last holder has written.
 func (c *lockClient) inside(w *lockWord, stamp uint64) error {
-	if _, err := c.sure(mark(w, stamp)); err != nil {
+	if _, err := c.sure(w.mark(stamp)); err != nil {
 		return err
 	}
 	n := 8 * c.draw.between(1, nodeMax/8)
@@ -181,10 +181,10 @@ func (c *lockClient) inside(w *lockWord, stamp uint64) error {
 func (c *lockClient) leave(w *lockWord, stamp uint64) error {
 	node := make([]byte, c.run.stamps[stamp].node)
 	fillNode(node, stamp)
-	steps := []request{writeNode(w, node), mark(w, 0)}
-	release := cas(w, w.value(stamp), 0)
+	steps := []request{w.writeNode(node), w.mark(0)}
+	release := w.cas(w.value(stamp), 0)
 	if c.draw.chance(0.6) && !c.run.polite {
-		release = put(w, 0)
+		release = w.put(0)
 		release.inline = c.draw.chance(0.5)
 	}
 	if c.draw.chance(0.4) {
@@ -214,16 +214,16 @@ func (c *lockClient) leave(w *lockWord, stamp uint64) error {
 // releaseAgain is called when the answer to a release was lost. If the word still has this client's
 // tag, which no other client uses, the release was not executed, and releaseAgain repeats it.
 func (c *lockClient) releaseAgain(w *lockWord, stamp uint64, node []byte) error {
-	r, err := c.sure(cas(w, stamp, stamp))
+	r, err := c.sure(w.cas(stamp, stamp))
 	if err != nil || r.value != stamp {
 		return err
 	}
-	for _, s := range []request{mark(w, stamp), writeNode(w, node), mark(w, 0)} {
+	for _, s := range []request{w.mark(stamp), w.writeNode(node), w.mark(0)} {
 		if _, err := c.sure(s); err != nil {
 			return err
 		}
 	}
-	_, err = c.sure(cas(w, stamp, 0))
+	_, err = c.sure(w.cas(stamp, 0))
 	return err
 }
 
@@ -232,9 +232,9 @@ func (c *lockClient) releaseAgain(w *lockWord, stamp uint64, node []byte) error 
 func (c *lockClient) countRound(w *lockWord) error {
 	reqs := make([]request, c.draw.between(1, lockDepth))
 	for i := range reqs {
-		reqs[i] = add(w, c.draw.Uint64()>>c.draw.between(0, 63))
+		reqs[i] = w.add(c.draw.Uint64() >> c.draw.between(0, 63))
 		if c.draw.chance(0.1) {
-			reqs[i] = get(w, wordOff, 8)
+			reqs[i] = w.get(wordOff, 8)
 			reqs[i].fence = true
 		}
 	}
@@ -254,22 +254,22 @@ func (c *lockClient) registerRound(w *lockWord) error {
 		}
 		switch what {
 		case 0, 1:
-			reqs[i] = cas(w, guess, d.Uint64())
+			reqs[i] = w.cas(guess, d.Uint64())
 			guess = reqs[i].Value
 		case 2:
-			reqs[i] = add(w, d.Uint64())
+			reqs[i] = w.add(d.Uint64())
 		case 3:
-			reqs[i] = put(w, d.Uint64())
+			reqs[i] = w.put(d.Uint64())
 			reqs[i].inline = d.chance(0.5)
 			guess = reqs[i].Value
 		case 4:
 			reqs[i] = c.around(w)
 		case 5:
-			reqs[i] = half(w, d)
+			reqs[i] = w.half(d)
 		default:
-			reqs[i] = get(w, wordOff, 8)
+			reqs[i] = w.get(wordOff, 8)
 			if d.chance(0.5) {
-				reqs[i] = get(w, wordOff-8*d.between(0, 60), 8*d.between(61, 120))
+				reqs[i] = w.get(wordOff-8*d.between(0, 60), 8*d.between(61, 120))
 			}
 		}
 	}
@@ -285,20 +285,20 @@ func (c *lockClient) around(w *lockWord) request {
 	before, after := 8*c.draw.between(0, 100), 8*c.draw.between(1, 100)
 	b := make([]byte, before+8+after)
 	fillNode(b, c.draw.Uint64())
-	r := put(w, binary.NativeEndian.Uint64(b[before:]))
+	r := w.put(binary.NativeEndian.Uint64(b[before:]))
 	r.off, r.data = wordOff-before, b
 	return r
 }
 
 // half returns a WRITE of one to seven bytes of a word.
-func half(w *lockWord, d *draw) request {
+func (w *lockWord) half(d *draw) request {
 	at := d.IntN(7)
 	n := d.between(1, 7-at)
 	v, mask := make([]byte, 8), make([]byte, 8)
 	for i := at; i < at+n; i++ {
 		v[i], mask[i] = byte(d.Uint32()), 0xff
 	}
-	r := put(w, 0)
+	r := w.put(0)
 	r.off, r.data = wordOff+at, v[at:at+n]
 	r.Op = history.Op{Kind: history.Write, Value: binary.NativeEndian.Uint64(v), Mask: binary.NativeEndian.Uint64(mask)}
 	return r

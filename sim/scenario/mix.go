@@ -102,7 +102,7 @@ func (m *mix) client(ctx verbs.Context) error {
 }
 
 func (m *mix) work(ctx verbs.Context) error {
-	regions, err := dial(m.env, m.host, ctx, m.end.qp, m.name, m.params, nil)
+	regions, err := m.env.dial(m.host, ctx, m.end.qp, m.name, m.params, nil)
 	if err != nil {
 		return err
 	}

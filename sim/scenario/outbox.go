@@ -116,8 +116,8 @@ type pair struct {
 	received int // messages that the server has received
 }
 
-// drawPair draws the parameters of connection number i.
-func drawPair(d *draw, i int) pair {
+// pair draws the parameters of connection number i.
+func (d *draw) pair(i int) pair {
 	return pair{
 		index: i, host: fmt.Sprintf("cn%d", i%2), ops: d.between(50, 300), depth: d.between(1, 32),
 		draw: newDraw(d.Uint64()), msgs: perf.Pattern{Seed: d.Uint64()},
@@ -131,7 +131,7 @@ func (p *pair) open(e *env, ctx verbs.Context, of verbs.QPType, service string, 
 	if err != nil {
 		return nil, remote{}, err
 	}
-	regions, err := dial(e, e.rack.Host(p.host), ctx, end.qp, service, params, []byte{byte(p.index)})
+	regions, err := e.dial(e.rack.Host(p.host), ctx, end.qp, service, params, []byte{byte(p.index)})
 	if err != nil {
 		return nil, remote{}, err
 	}

@@ -74,7 +74,7 @@ func (c *chainClient) serve(ctx verbs.Context) error {
 	if err != nil {
 		return err
 	}
-	remotes, err := dial(c.run.env, c.run.rack.Host(c.host), ctx, c.end.qp, chainService, p.params, remoteOf(c.end.mr).appendTo([]byte{byte(c.index)}))
+	remotes, err := c.run.env.dial(c.run.rack.Host(c.host), ctx, c.end.qp, chainService, p.params, remoteOf(c.end.mr).appendTo([]byte{byte(c.index)}))
 	if err != nil {
 		return err
 	}

@@ -213,7 +213,7 @@ func (c *turnsClient) serve(ctx verbs.Context) error {
 	if c.end, err = newEndsOf(ctx, verbs.QPInit{MaxSendWR: 4, MaxRecvWR: 2}, 2*turnsAsk, 8, verbs.LocalWrite|verbs.RemoteWrite); err != nil {
 		return err
 	}
-	remotes, err := dial(c.run.env, c.run.rack.Host(host), ctx, c.end.qp, turnsService, p.params, remoteOf(c.end.mr).appendTo([]byte{byte(c.index)}))
+	remotes, err := c.run.env.dial(c.run.rack.Host(host), ctx, c.end.qp, turnsService, p.params, remoteOf(c.end.mr).appendTo([]byte{byte(c.index)}))
 	if err != nil {
 		return err
 	}

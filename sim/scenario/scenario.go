@@ -148,10 +148,10 @@ func All() []Scenario {
 	all := slices.Concat([]Scenario{
 		{Name: "transport", Doc: "random operations on reliable connections under random faults; checks every byte, atomic, completion and counter", run: runTransport},
 		{Name: "soak", Doc: "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10% loss both ways (seeds 2 to 5: " +
-			"other faults)", run: runSoak},
+			"other faults)", run: (*env).runSoak},
 		{Name: "crash", Doc: "a memory server's NIC crashes; its clients get an error completion within the retry time; " +
-			"other connections are not affected", run: runCrash},
-		{Name: "partition", Doc: "a host is cut off for less than the retry limit; nothing is lost", run: runPartition},
+			"other connections are not affected", run: (*env).runCrash},
+		{Name: "partition", Doc: "a host is cut off for less than the retry limit; nothing is lost", run: (*env).runPartition},
 		{Name: "uc", Doc: "unreliable connections under random faults; the check computes the expected messages from the " +
 			"packets that arrived", run: runUC},
 		{Name: "ud", Doc: "datagrams with right and wrong Q_Keys under random faults; the check computes the expected " +
@@ -159,7 +159,7 @@ func All() []Scenario {
 		{Name: "srq", Doc: "connections under random faults to a shared receive queue, which is refilled at its limit event", run: runSRQ},
 		{Name: "clover", Doc: "clients of the store Clover under random faults and crashes; checks that histories are " +
 			"linearizable and no node (version of a value) is lost (--steer, --share-qp, --mix, --replicas, --threads)"},
-		{Name: "rnr", Doc: "RNR NAKs: one receiver posts receives late, another never does", run: runRNR},
+		{Name: "rnr", Doc: "RNR NAKs: one receiver posts receives late, another never does", run: (*env).runRNR},
 		{Name: "sherman", Doc: "clients of the tree Sherman under random faults and crashes; checks that histories are " +
 			"linearizable, the tree is consistent and no lock stays taken (--torn, --mode, --locks, --mix, --step)"},
 		{Name: "fusee", Doc: "clients of FUSEE's hash table under random faults of links and deaths of clients; checks that " +

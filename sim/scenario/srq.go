@@ -33,7 +33,7 @@ type srqPair struct {
 
 func runSRQ(e *env) error {
 	d := e.draw
-	m := drawMix(d)
+	m := d.faultMix()
 	mtu := one(d, verbs.MTU256, verbs.MTU1024, verbs.MTU4096)
 	r := &srqRun{env: e, maxLen: d.between(1, 4*int(mtu)), recvs: d.between(2, 64)}
 	r.limit = d.between(1, r.recvs)
@@ -52,7 +52,7 @@ func runSRQ(e *env) error {
 	}
 	e.disturb(m)
 	for i := range pairs {
-		p := &srqPair{run: r, pair: drawPair(d, i)}
+		p := &srqPair{run: r, pair: d.pair(i)}
 		r.pairs = append(r.pairs, p)
 		e.client(p.host, fmt.Sprintf("srq-%d", i), p.client)
 	}

@@ -43,7 +43,7 @@ const (
 func drawTransport(e *env) *transportPlan {
 	d := e.draw
 	p := &transportPlan{}
-	m := drawMix(d)
+	m := d.faultMix()
 	p.faults = m.name
 	links := one(d, []string{"cn0", "cn1"}, []string{server})
 	for _, link := range links {
@@ -98,11 +98,11 @@ func playTransport(e *env, p *transportPlan) error {
 	for _, h := range e.rack.Hosts() {
 		h.SetFaults(p.rules)
 	}
-	clients := e.startClients(p)
+	clients := p.startClients(e)
 	if err := e.run(); err != nil {
 		return err
 	}
-	return e.checkTransport(p, clients)
+	return p.check(e, clients)
 }
 
 type clients struct {
@@ -111,7 +111,7 @@ type clients struct {
 	shared *contention
 }
 
-func (e *env) startClients(p *transportPlan) *clients {
+func (p *transportPlan) startClients(e *env) *clients {
 	c := &clients{shared: &contention{env: e, clients: 2, rounds: e.draw.between(50, 300), params: p.params}} // two entries of p.kinds are clientContend
 	e.serve(contendService, c.shared.serve)
 	if slices.Contains(p.kinds, clientSoak) {
@@ -122,14 +122,14 @@ func (e *env) startClients(p *transportPlan) *clients {
 		name := fmt.Sprintf("%s-%d", kind, i)
 		switch kind {
 		case clientMix:
-			m := e.newMix(p, from, name)
+			m := p.newMix(e, from, name)
 			c.mixes = append(c.mixes, m)
 			e.serve(name, m.serve)
 			e.client(from, name, m.client)
 		case clientSoak:
 			res := new(perf.Result)
 			c.soaks = append(c.soaks, res)
-			e.client(from, name, e.soakClient(from, e.soakConfig(p), res))
+			e.client(from, name, e.soakClient(from, p.soakConfig(e.draw), res))
 		case clientContend:
 			depth := e.draw.between(1, 8)
 			e.client(from, name, func(ctx verbs.Context) error { return c.shared.client(ctx, from, depth) })
@@ -161,7 +161,7 @@ func (e *env) client(from, name string, f func(ctx verbs.Context) error) {
 	})
 }
 
-func (e *env) newMix(p *transportPlan, from, name string) *mix {
+func (p *transportPlan) newMix(e *env, from, name string) *mix {
 	d := e.draw
 	m := &mix{
 		env: e, name: name, host: e.rack.Host(from),
@@ -178,8 +178,7 @@ func (e *env) newMix(p *transportPlan, from, name string) *mix {
 	return m
 }
 
-func (e *env) soakConfig(p *transportPlan) perf.Config {
-	d := e.draw
+func (p *transportPlan) soakConfig(d *draw) perf.Config {
 	c := perf.Config{
 		Test: perf.Soak, Iters: d.between(20, 80), Size: 1 + d.size(int(p.mtu), 64<<10), Atomics: d.between(100, 600),
 		Depth: d.between(1, 16), Path: perf.Path{MTU: int(p.mtu), Timeout: p.params.Timeout, RdAtomic: p.params.RdAtomic, MinRNRTimer: p.params.MinRNRTimer}, Seed: d.Uint64() | 1, Patience: mixPatience, To: server,
@@ -211,8 +210,8 @@ func (e *env) soakClient(from string, cfg perf.Config, res *perf.Result) func(ct
 	}
 }
 
-// checkTransport makes the checks that are possible only when all clients have returned.
-func (e *env) checkTransport(p *transportPlan, c *clients) error {
+// check makes the checks that are possible only when all clients have returned.
+func (p *transportPlan) check(e *env, c *clients) error {
 	atomics := 0
 	for _, m := range c.mixes {
 		atomics += m.atomics

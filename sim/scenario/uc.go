@@ -50,7 +50,7 @@ type ucPair struct {
 
 func runUC(e *env) error {
 	d := e.draw
-	m := drawMix(d)
+	m := d.faultMix()
 	r := &ucRun{env: e, mtu: int(one(d, verbs.MTU256, verbs.MTU1024, verbs.MTU4096)), shared: d.chance(0.4), late: d.chance(0.4), byQPN: make(map[wire.QPN]*ucPair)}
 	r.maxLen, r.recvs = d.between(1, 6*r.mtu), d.between(1, 24)
 	opt := simrack.Options{Delay: d.span(200*time.Nanosecond, 10*time.Microsecond), Window: one(d, 1, 16, 128)}
@@ -66,7 +66,7 @@ func runUC(e *env) error {
 	}
 	e.disturb(m)
 	for i := range pairs {
-		p := &ucPair{run: r, pair: drawPair(d, i)}
+		p := &ucPair{run: r, pair: d.pair(i)}
 		p.oracle.cur = noLetter
 		p.region = make([]byte, p.ops*r.maxLen)
 		r.pairs = append(r.pairs, p)

@@ -78,7 +78,7 @@ const privileged = 1 << 31
 
 func runUD(e *env) error {
 	d := e.draw
-	m := drawMix(d)
+	m := d.faultMix()
 	r := &udRun{
 		env: e, recvs: d.between(1, 24), shared: d.chance(0.4), late: d.chance(0.4), mtu: int(verbs.MTU4096),
 		byQPN: make(map[wire.QPN]*udTarget), bySrc: make(map[wire.QPN]*udSender),
