@@ -59,9 +59,9 @@ func (p *bufferPlan) String() string {
 		p.least, p.most, p.burst, p.gap, p.requests, p.wrap, strings.TrimSpace(p.links), &p.midFault)
 }
 
-func drawBuffer(e *env) *bufferPlan {
+func (p *bufferPlan) draw(e *env) *bufferPlan {
 	d := e.draw
-	p := &bufferPlan{
+	*p = bufferPlan{
 		bufferRule: bufferRule{
 			mode: modeHardened, servers: d.between(1, bufferServers), entry: one(d, 512, 1024, 2048, 4096), depth: one(d, 1, 2, 8, 16),
 			rate: one(d, "50Mbit", "200Mbit", "1Gbit"),
@@ -119,15 +119,15 @@ func bufferVariant(p Params) (func(*env) error, error) {
 		return nil, errors.New("--change: not with --mode, which it draws itself")
 	}
 	return func(e *env) error {
-		plan := drawBuffer(e)
+		plan := new(bufferPlan).draw(e)
 		plan.mode, plan.change = cmp.Or(p.Mode, modeHardened), p.Change
-		return e.complete(beginBuffer(e, plan))
+		return e.complete(plan.begin(e))
 	}, nil
 }
 
-// beginBuffer builds the rack and starts the memory servers and the watcher. The watcher starts the
+// begin builds the rack and starts the memory servers and the watcher. The watcher starts the
 // senders later.
-func beginBuffer(e *env, p *bufferPlan) (*bufferRun, error) {
+func (p *bufferPlan) begin(e *env) (*bufferRun, error) {
 	r := &bufferRun{lenders: lenders{env: e, group: "buffer"}, plan: p, over: p.fault == stateCalm}
 	r.operator = bufferOperator{run: r, published: p.mode == modePublished}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)

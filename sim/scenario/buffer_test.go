@@ -26,7 +26,7 @@ func playBuffer(t *testing.T, mode string, opt Options, change func(p *bufferPla
 	p.fault = stateCalm
 	p.rack.Datagrams, p.rack.Delay = true, time.Microsecond
 	change(p)
-	r, err := beginBuffer(e, p)
+	r, err := p.begin(e)
 	if err == nil {
 		err = e.run()
 	}
@@ -324,9 +324,9 @@ func TestBufferOperatorReachesEveryAction(t *testing.T) {
 	changes, modes, misfits, stored := 0, 0, 0, uint64(0)
 	for seed := uint64(1); seed <= 20; seed++ {
 		e := newEnv(Scenario{Name: "buffer"}, seed, Options{})
-		p := drawBuffer(e)
+		p := new(bufferPlan).draw(e)
 		p.change = changeModes
-		r, err := beginBuffer(e, p)
+		r, err := p.begin(e)
 		if err == nil {
 			err = e.run()
 		}

@@ -48,11 +48,11 @@ type storeRun struct {
 	dialer func(rdmacm.Manager) rdmacm.Manager
 }
 
-// runCloverMixed makes one run of the scenario clover, by the seed of e. storePlan.blend applies to
+// runMixed makes one run of the scenario clover, by the seed of e. storePlan.blend applies to
 // its plan the mixes (named variations) that the text mixes lists. plant is storeRun.plant and may
 // be nil.
-func runCloverMixed(e *env, mixes string, plant func(kv.Store) kv.Store) error {
-	p := drawStore(e)
+func (p *storePlan) runMixed(e *env, mixes string, plant func(kv.Store) kv.Store) error {
+	p.draw(e)
 	p.blend(e, mixes, mixRules)
 	return (&storeRun{env: e, plan: p, plant: plant}).run()
 }

@@ -19,7 +19,7 @@ func TestOnlyATotalLossIsNotJudged(t *testing.T) {
 			total := false
 			s := Scenario{Name: "clover", run: func(e *env) error {
 				e.replicas = 2
-				p := drawStore(e)
+				p := new(storePlan).draw(e)
 				p.servers, p.rules, p.links, p.loses, p.lease = servers, nil, "none", 0, 20*time.Millisecond
 				p.keys, p.clients, p.rounds, p.pace = 8, 4, 100, 4*time.Millisecond
 				p.sizes, p.shares, p.region = []int{40}, [layout.Classes]int{60, 40}, 48<<10

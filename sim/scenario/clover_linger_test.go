@@ -10,7 +10,7 @@ import (
 func TestARunWhoseClientsDoNotWaitIsNotCompared(t *testing.T) {
 	t.Parallel()
 	s := Scenario{Name: "clover", run: func(e *env) error {
-		p := drawStore(e)
+		p := new(storePlan).draw(e)
 		p.storeFaultAt, p.then, p.loses = storeFaultAt{}, nil, 0
 		p.blend(e, "crowd")
 		return (&storeRun{env: e, plan: p, most: time.Nanosecond}).run()

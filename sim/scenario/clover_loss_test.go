@@ -36,7 +36,7 @@ func TestFalseLossesAreCaught(t *testing.T) {
 		const seeds, least = 12, 6
 		for seed := uint64(1); seed <= seeds; seed++ {
 			s := Scenario{Name: "clover", run: func(e *env) error {
-				p := drawStore(e)
+				p := new(storePlan).draw(e)
 				p.rules, p.links, p.then, p.loses, p.keys, p.mix = nil, "none", nil, 0, 8, [4]float64{0.6, 0.8, 0.95, 1}
 				p.storeFaultAt = storeFaultAt{what: storeMemoryCrash, victim: "ms1", after: p.clients * p.rounds / 3, down: 5 * time.Millisecond}
 				r := &storeRun{env: e, plan: p}

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 )
 
-// storeMixes are the mixes of Clover: named variations of a plan that drawStore itself does not
+// storeMixes are the mixes of Clover: named variations of a plan that storePlan.draw itself does not
 // draw. Each has its name, its probability, the function that changes the plan, and the mixes that
 // it excludes.
 var storeMixes = planMixes[*storePlan]{
@@ -205,7 +205,7 @@ func (p *storePlan) faulty(d *draw) bool {
 		return false
 	}
 	if p.what == storeNothing {
-		p.draw(d, p)
+		p.storeFaultAt.draw(d, p)
 		p.after = d.between(1, p.clients*p.rounds/2)
 	}
 	return true

@@ -128,9 +128,9 @@ var storeFaults = [...]string{
 	"nothing", "client crash", "memory server crash", "metadata server crash", "switch crash", "link cut", "hang", "hang of the host", "switch hang", "hang of the memory service",
 }
 
-func drawStore(e *env) *storePlan {
+func (p *storePlan) draw(e *env) *storePlan {
 	d := e.draw
-	p := &storePlan{
+	*p = storePlan{
 		storeWork: storeWork{
 			keys: d.between(1, 8), clients: d.between(2, 8), rounds: d.between(10, 50), stride: 1, sizes: []int{one(d, 16, 40, 104, 200)}, batch: 8,
 		},
@@ -161,7 +161,7 @@ func (p *storePlan) drawFault(d *draw) {
 	if d.chance(0.3) {
 		return
 	}
-	p.draw(d, p)
+	p.storeFaultAt.draw(d, p)
 	p.after = d.between(1, p.clients*p.rounds/2)
 	for len(p.then) < 2 && d.chance(0.3) {
 		p.then = append(p.then, p.next(d, true))

@@ -36,7 +36,7 @@ func (d noFence) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Param
 // hangOnWrite is a plan in which a host hangs when one of its requests is lost. The others go on
 // for longer than lease and grace, with so few nodes that they get those of the host.
 func hangOnWrite(e *env) *storePlan {
-	p := drawStore(e)
+	p := new(storePlan).draw(e)
 	d := e.draw
 	p.rules, p.links = nil, "none"
 	p.keys, p.clients, p.rounds, p.region, p.sizes = 4, 4, 400, 7<<10, []int{40}

@@ -10,9 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// runCloverShared is runCloverMixed with clients of a host that share queue pairs.
-func runCloverShared(e *env, mixes string) error {
-	p := drawStore(e)
+// runShared is storePlan.runMixed with clients of a host that share queue pairs.
+func (p *storePlan) runShared(e *env, mixes string) error {
+	p.draw(e)
 	p.share(e.draw)
 	p.blend(e, mixes, "wear", mixRules, mixServices)
 	return (&storeRun{env: e, plan: p}).run()

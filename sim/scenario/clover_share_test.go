@@ -104,7 +104,7 @@ func TestWrongJoinIsCaught(t *testing.T) {
 				}
 				p.rack.Program = steering(m)
 			}
-			s := Scenario{Name: "clover-steer", run: func(e *env) error { return runCloverSteered(e, "both", mixNone, change) }}
+			s := Scenario{Name: "clover-steer", run: func(e *env) error { return new(storePlan).runSteered(e, "both", mixNone, change) }}
 			if r := s.Run(seed, Options{}); r.Err != nil {
 				if caught++; caught == 1 {
 					t.Logf("%s: seed %d: %.200s", c.name, seed, r.Err)

@@ -13,11 +13,11 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 )
 
-// runCloverSteered is runCloverMixed with a switch that steers: it sends appends, READs or both to the
+// runSteered is storePlan.runMixed with a switch that steers: it sends appends, READs or both to the
 // newest node of their key. steer is "write", "read" or "both"; "" means that the seed decides.
 // mixes names the mixes of the run (see --mix). change, if not nil, changes the plan.
-func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) error {
-	p := drawStore(e)
+func (p *storePlan) runSteered(e *env, steer, mixes string, change func(*storePlan)) error {
+	p.draw(e)
 	d := e.draw
 	if p.steer = one(d, "write", "read", "both", "both"); steer != "" {
 		p.steer = steer
@@ -28,7 +28,7 @@ func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) erro
 		p.keys = d.between(1, 3) // with few keys, more appends and READs need steering
 	}
 	if d.chance(0.5) {
-		drawAppendLoss(e, p)
+		p.drawAppendLoss(e)
 	}
 	without := []string{mixServices, "format"} // the switch reads the keys of nodes, which some formats lack
 	if change != nil {
@@ -118,7 +118,7 @@ type appendLoss struct {
 
 // drawAppendLoss draws an appendLoss. It replaces the plan's faults of machines, of the switch, and
 // cuts of links; the fault rules of links stay.
-func drawAppendLoss(e *env, p *storePlan) {
+func (p *storePlan) drawAppendLoss(e *env) {
 	d := e.draw
 	a := &appendLoss{
 		env: e, at: make(map[int]bool), answer: d.chance(0.4), client: d.chance(0.6), box: d.chance(0.6),

@@ -110,7 +110,7 @@ func TestPlantedSteeringBugsAreCaught(t *testing.T) {
 					p.what = storeNothing
 				}
 			}
-			s := Scenario{Name: "clover-steer", run: func(e *env) error { return runCloverSteered(e, c.steer, mixNone, change) }}
+			s := Scenario{Name: "clover-steer", run: func(e *env) error { return new(storePlan).runSteered(e, c.steer, mixNone, change) }}
 			if r := s.Run(seed, Options{}); r.Err != nil {
 				if caught++; caught == 1 {
 					t.Logf("%s: seed %d: %.200s", c.name, seed, r.Err)
@@ -140,7 +140,7 @@ func TestSteeredReadsOfSeveralPackets(t *testing.T) {
 				p.what = storeNothing
 			}
 		}
-		s := Scenario{Name: "clover-steer", run: func(e *env) error { return runCloverSteered(e, steerAny, mixNone, change) }}
+		s := Scenario{Name: "clover-steer", run: func(e *env) error { return new(storePlan).runSteered(e, steerAny, mixNone, change) }}
 		if r := s.Run(seed, Options{}); r.Err != nil {
 			t.Errorf("seed %d: %v", seed, r.Err)
 		}

@@ -212,7 +212,7 @@ func TestPlantedStoreBugsAreCaughtInEveryMix(t *testing.T) {
 // hang.
 func catch(mix string, plant func(kv.Store) kv.Store, seeds uint64, enough int) (caught int) {
 	for seed := uint64(1); seed <= seeds && caught < enough; seed++ {
-		s := Scenario{Name: "clover", run: func(e *env) error { return runCloverMixed(e, mix, plant) }}
+		s := Scenario{Name: "clover", run: func(e *env) error { return new(storePlan).runMixed(e, mix, plant) }}
 		r := s.Run(seed, Options{events: 3_000_000})
 		if stuck := new(simnet.StuckError); r.Err != nil && !errors.As(r.Err, &stuck) {
 			caught++

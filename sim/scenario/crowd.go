@@ -19,7 +19,7 @@ import (
 // rings of operations in flight many times, and its tables must have room for all connections. PSNs
 // wrap around, and with two of three seeds the server coalesces acknowledgements.
 type crowd struct {
-	*holeRun
+	hole  *holeRun
 	each  int                // connections of each host
 	adds  int                // operations of each connection; every fourth is a CAS, the others are additions of 1
 	start clock.Time         // when clients may send their first requests; until then they connect
@@ -39,16 +39,16 @@ const (
 // by CAS.
 func crowdWord(i int) int { return lockAt + 64*i }
 
-// runCrowd runs 1,000 connections, or a fifth of them if a test has set Options.Short or
+// run runs 1,000 connections, or a fifth of them if a test has set Options.Short or
 // Options.Hash.
-func runCrowd(e *env) error {
+func (c *crowd) run(e *env) error {
 	acks := []int{1, 4, 16}[e.seed%3]
-	c := &crowd{each: crowdConns / holeClients, adds: 12, start: clock.Time(2e9)}
+	*c = crowd{each: crowdConns / holeClients, adds: 12, start: clock.Time(2e9)}
 	if e.opt.Short || e.opt.Hash {
 		c.each /= 5
 	}
 	h := &holeRun{env: e, mode: recordedHardened, hole: &hole{action: "atomics", params: rdmacm.Params{Timeout: 14, RdAtomic: 4}}}
-	c.holeRun = h
+	c.hole = h
 	h.hole.rack = simrack.Options{
 		FirstPSN: func(r *rand.Rand) wire.PSN { return wire.PSN(0).Add(-(&draw{r}).between(1, 20)) },
 		Recovery: simrack.Recovery{Acks: acks},
@@ -65,9 +65,9 @@ func runCrowd(e *env) error {
 // begin starts the clients before the rack runs.
 func (c *crowd) begin() {
 	for i := range holeClients {
-		host := c.rack.Host(fmt.Sprintf("cn%d", i))
+		host := c.hole.rack.Host(fmt.Sprintf("cn%d", i))
 		for k := range c.each {
-			c.env.client(host.Spec.Name, fmt.Sprintf("crowd-%d", k), func(ctx verbs.Context) error { return c.client(host, ctx) })
+			c.hole.env.client(host.Spec.Name, fmt.Sprintf("crowd-%d", k), func(ctx verbs.Context) error { return c.client(host, ctx) })
 		}
 	}
 }
@@ -81,7 +81,7 @@ func (c *crowd) client(h *simrack.Host, ctx verbs.Context) error {
 	}
 	rt, d := end.rt, newDraw(ctx.Runtime().Rand().Uint64())
 	rt.Sleep(d.span(0, time.Second)) // spreads the dials of the clients over a second
-	private, err := h.ConnManager(ctx).Dial(end.qp, c.rack.Host("ms0").Addr(), holeService, c.params, nil, c.start)
+	private, err := h.ConnManager(ctx).Dial(end.qp, c.hole.rack.Host("ms0").Addr(), holeService, c.hole.params, nil, c.start)
 	if err != nil {
 		return err
 	}
@@ -119,22 +119,22 @@ func (c *crowd) client(h *simrack.Host, ctx verbs.Context) error {
 
 func (c *crowd) check() error {
 	for w := range crowdWords {
-		if got := c.word(crowdWord(w)); got != c.sum[w] {
+		if got := c.hole.word(crowdWord(w)); got != c.sum[w] {
 			return fmt.Errorf("word %d: %d additions of 1 were answered, the sum is %d", w, c.sum[w], got)
 		}
-		if got := c.word(crowdWord(w) + 8); got != c.taken[w] {
+		if got := c.hole.word(crowdWord(w) + 8); got != c.taken[w] {
 			return fmt.Errorf("word %d: %d CAS worked, the word says %d", w, c.taken[w], got)
 		}
 	}
-	p, ok := c.rack.Program().(*swordbox.Program)
+	p, ok := c.hole.rack.Program().(*swordbox.Program)
 	if !ok {
-		return fmt.Errorf("the program is %T", c.rack.Program())
+		return fmt.Errorf("the program is %T", c.hole.rack.Program())
 	}
-	rows := len(p.Connections().List(c.rack.Now()))
-	count := countersOf(c.machine())
-	up := c.rack.Host("ms0").Link().Stats(fault.Up)
-	c.env.note("the memory server sent %d packets for %d requests", up.Sent, holeClients*c.each*c.adds)
-	c.env.note("%d flows of at most %d; %d requests moved, %d of them replaced; %d held, %d dropped because no place was free",
+	rows := len(p.Connections().List(c.hole.rack.Now()))
+	count := countersOf(c.hole.machine())
+	up := c.hole.rack.Host("ms0").Link().Stats(fault.Up)
+	c.hole.env.note("the memory server sent %d packets for %d requests", up.Sent, holeClients*c.each*c.adds)
+	c.hole.env.note("%d flows of at most %d; %d requests moved, %d of them replaced; %d held, %d dropped because no place was free",
 		rows, p.Connections().MaxFlows(), count["moved"], count["replaced"]+count["replaced_empty"], count["held"], count["held_full"])
 	if want := 2 * holeClients * c.each; rows < want {
 		return fmt.Errorf("the switch tracks %d flows, want %d", rows, want)

@@ -60,9 +60,8 @@ type tablePlan struct {
 	blows []tableBlow
 }
 
-func drawTable(e *env) *tablePlan {
+func (p *tablePlan) draw(e *env) *tablePlan {
 	d := e.draw
-	p := new(tablePlan)
 	p.drawWork(d)
 	p.Largest, p.cache = one(d, 16, 200, 600, 3000), one(d, 0, 0, -1, 2)
 	p.drawMix(d)
@@ -72,9 +71,9 @@ func drawTable(e *env) *tablePlan {
 	}
 	p.Memory = 1 << 20
 	hosts := passiveHosts(p.servers)
-	p.drawWire(e, hosts, memoryServers(p.servers), 0.6)
+	p.wire.drawWire(e, hosts, memoryServers(p.servers), 0.6)
 	if d.chance(0.2) {
-		p.belated(d, hosts)
+		p.wire.belated(d, hosts)
 	}
 	p.drawDeaths(newDraw(e.seed ^ deathLane))
 	p.drawMasters(newDraw(e.seed ^ masterLane))
@@ -91,7 +90,7 @@ func drawTable(e *env) *tablePlan {
 func (p *tablePlan) String() string {
 	f := &p.format
 	text := fmt.Sprintf("%d servers, %d replicas of objects, %d of the index, %d clients, %d keys, %d rounds, values to %d bytes, depth %d and %d more, %d groups, cache %d; links %s",
-		p.servers, f.Replicas, f.IndexReplicas, p.clients, p.keys, p.rounds, p.Largest, f.Depth, f.Grow, f.Groups, p.cache, strings.TrimSpace(p.links))
+		p.servers, f.Replicas, f.IndexReplicas, p.clients, p.keys, p.rounds, p.Largest, f.Depth, f.Grow, f.Groups, p.cache, strings.TrimSpace(p.wire.links))
 	for _, x := range p.deaths {
 		text += "; " + x.String()
 	}
@@ -115,14 +114,14 @@ func (p *tablePlan) String() string {
 	return text
 }
 
-// runTableWith makes one run of the scenario fusee, by the seed of e. plant is trialRun.plant and
+// runWith makes one run of the scenario fusee, by the seed of e. plant is trialRun.plant and
 // may be nil.
-func runTableWith(e *env, plant func(kv.Store) kv.Store) error {
-	return newTableRun(e, drawTable(e), plant).run()
+func (p *tablePlan) runWith(e *env, plant func(kv.Store) kv.Store) error {
+	return p.draw(e).newRun(e, plant).run()
 }
 
-func newTableRun(e *env, p *tablePlan, plant func(kv.Store) kv.Store) *tableRun {
-	r := &tableRun{trialRun: newTrialRun(e, &p.trialPlan, plant), plan: p, gone: make(map[int]bool)}
+func (p *tablePlan) newRun(e *env, plant func(kv.Store) kv.Store) *tableRun {
+	r := &tableRun{trialRun: p.trialPlan.newRun(e, plant), plan: p, gone: make(map[int]bool)}
 	r.at, r.prompt, r.ended = p.hostOf, true, func(client int) { r.gone[client] = true }
 	p.Format = func(cfg passive.Config, deadline clock.Time) (err error) {
 		r.super, err = fusee.Format(p.config(cfg), p.format, deadline)
@@ -162,7 +161,7 @@ func (p *tablePlan) config(c passive.Config) fusee.Config {
 // judge checks the run: the history must be linearizable and the replicas must be equal. If crashed
 // servers come back, all servers must be members.
 func (r *tableRun) judge() error {
-	r.env.note("%d operations, %d without an answer, %d repeated, %d found no room, %d masters", r.history.Len(), r.unknown, r.retries, r.full, r.reigns)
+	r.env.note("%d operations, %d without an answer, %d repeated, %d found no room, %d masters", r.history.Len(), r.tally.unknown, r.tally.retries, r.tally.full, r.reigns)
 	if err := r.history.Check(kv.MostStates); err != nil {
 		return err
 	}
@@ -197,13 +196,13 @@ func (r *tableRun) alike() error {
 	return nil
 }
 
-// runTablePublished runs published clients, which have the holes of fusee/HOLES.md. Only links
+// runPublished runs published clients, which have the holes of fusee/HOLES.md. Only links
 // fail, because the holes need no crash.
-func runTablePublished(e *env) error {
-	p := drawTable(e)
+func (p *tablePlan) runPublished(e *env) error {
+	p.draw(e)
 	p.published, p.deaths, p.faults, p.masters, p.standby, p.vigil, p.format.Grow = true, nil, nil, 0, false, false, 0
 	p.blows, p.more = nil, 0
-	r := newTableRun(e, p, nil)
+	r := p.newRun(e, nil)
 	return e.asDamage(r.run(), func(error) string {
 		if r.history.Check(kv.MostStates) != nil {
 			return "answers that no order explains (lost INSERTs, one key inserted or removed twice)"

@@ -151,7 +151,7 @@ func (r *tableRun) rule(i int, standby bool) {
 	h := r.env.rack.Host(masterHost(i))
 	h.Go("master", true, func(ctx verbs.Context) {
 		rt := ctx.Runtime()
-		for !r.made || i > 0 && (!r.ready || r.begun < r.plan.successor) {
+		for !r.made || i > 0 && (!r.ready || r.tally.begun < r.plan.successor) {
 			rt.Sleep(time.Millisecond)
 		}
 		cfg := r.plan.config(r.config(h, ctx))

@@ -83,7 +83,7 @@ func TestPlantedTableBugsAreCaught(t *testing.T) {
 	} {
 		caught := false
 		for seed := uint64(1); seed <= 40 && !caught; seed++ {
-			s := Scenario{Name: "fusee", run: func(e *env) error { return runTableWith(e, plant) }}
+			s := Scenario{Name: "fusee", run: func(e *env) error { return new(tablePlan).runWith(e, plant) }}
 			caught = s.Run(seed, Options{}).Err != nil
 		}
 		if !caught {

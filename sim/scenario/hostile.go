@@ -70,13 +70,13 @@ type hostile struct {
 
 const attackerHost = "cn7"
 
-// runHostile checks that no attack changes the data of another client, makes a connection of
+// play checks that no attack changes the data of another client, makes a connection of
 // another client fail, or makes the switch's tables exceed their bounds. It also checks that the
 // refused packets are counted.
-func runHostile(e *env) error { return runHostileIn(e, recordedHardened) }
+func (a *hostile) play(e *env) error { return a.playIn(e, recordedHardened) }
 
-func runHostileIn(e *env, mode string) error {
-	a := &hostile{named: make(map[wire.QPN]bool)}
+func (a *hostile) playIn(e *env, mode string) error {
+	*a = hostile{named: make(map[wire.QPN]bool)}
 	h := &holeRun{env: e, mode: mode, hole: &hole{action: "atomics", params: holeParams}}
 	a.run = h
 	h.hole.rack.Wrap = func(name string, n simnet.Node) simnet.Node {

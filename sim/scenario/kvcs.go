@@ -27,9 +27,9 @@ type cachePlan struct {
 	successor                    bool   // the coordinator's host crashes, and its next coordinator begins with an empty table
 }
 
-func drawCache(e *env) *cachePlan {
+func (p *cachePlan) draw(e *env) *cachePlan {
 	d := e.draw
-	p := &cachePlan{clients: d.between(2, 8), keys: d.between(1, 4), ops: d.between(10, 60), largest: one(d, 16, 60, 500, 1500)}
+	*p = cachePlan{clients: d.between(2, 8), keys: d.between(1, 4), ops: d.between(10, 60), largest: one(d, 16, 60, 500, 1500)}
 	delay := d.span(time.Microsecond, 10*time.Microsecond)
 	cfg := kvcsrack.Config{
 		Seed: e.seed, Servers: d.between(1, 4), Hosts: d.between(1, 3), RTT: 4 * delay, Delay: delay, MTU: one(d, 4200, 1500, 600), First: one(d, 0.0, 4, 15),
@@ -90,7 +90,7 @@ func (p *cachePlan) String() string {
 }
 
 type cacheRun struct {
-	*env
+	env   *env
 	plan  *cachePlan
 	cache *kvcsrack.Rack
 	// histories has the history of each store, by the store's number. There is more than one if the
@@ -99,22 +99,22 @@ type cacheRun struct {
 	replaced  bool
 	down      map[int]bool // client hosts that are down after a crash
 	procs     []*simnet.Proc
-	tally
-	ended int              // clients that ended because the coordinator had begun another store
-	stats kvcs.ClientStats // sums over the clients that have done all their operations
+	tally     tally
+	ended     int              // clients that ended because the coordinator had begun another store
+	stats     kvcs.ClientStats // sums over the clients that have done all their operations
 }
 
-// runCache runs clients of the service kvcs, while links have faults and servers crash, hang and are
+// run runs clients of the service kvcs, while links have faults and servers crash, hang and are
 // cut off. The histories must be linearizable.
-func runCache(e *env) error {
-	r := &cacheRun{env: e, plan: drawCache(e), histories: make(map[uint64]*kv.History), down: make(map[int]bool)}
+func (p *cachePlan) run(e *env) error {
+	r := &cacheRun{env: e, plan: p.draw(e), histories: make(map[uint64]*kv.History), down: make(map[int]bool)}
 	e.report.Plan = r.plan.String()
-	trace, err := r.tracer()
+	trace, err := r.env.tracer()
 	if err != nil {
 		return err
 	}
 	cfg := r.plan.cfg
-	cfg.Sim, cfg.Wrap = simnet.Config{MaxEvents: maxEvents, MaxTime: maxVirtual, Cancelled: r.opt.Cancelled, Trace: trace}, r.opt.Wrap
+	cfg.Sim, cfg.Wrap = simnet.Config{MaxEvents: maxEvents, MaxTime: maxVirtual, Cancelled: r.env.opt.Cancelled, Trace: trace}, r.env.opt.Wrap
 	if r.cache, err = kvcsrack.New(cfg); err != nil {
 		return err
 	}
@@ -135,11 +135,11 @@ func runCache(e *env) error {
 		done += r.histories[store].Len()
 		err = errors.Join(err, r.histories[store].Check(kv.MostStates))
 	}
-	r.note("%d operations, %d without an answer; %d changes, %d READs redirected, %d on memory that changed, %d on pending keys", done, r.unknown,
+	r.env.note("%d operations, %d without an answer; %d changes, %d READs redirected, %d on memory that changed, %d on pending keys", done, r.tally.unknown,
 		s.Changes, r.stats.Redirected, r.stats.Changed, r.stats.Pending)
-	r.note("servers: %d joined, %d fenced, of these %d by REKEY and %d by leases; %d left because they had restarted", s.Joined, s.Fenced, s.Rekeyed, s.Expired, s.Left)
+	r.env.note("servers: %d joined, %d fenced, of these %d by REKEY and %d by leases; %d left because they had restarted", s.Joined, s.Fenced, s.Rekeyed, s.Expired, s.Left)
 	if r.replaced {
-		r.note("the coordinator began again: %d clients were told so", r.ended)
+		r.env.note("the coordinator began again: %d clients were told so", r.ended)
 	}
 	return err
 }
@@ -156,7 +156,7 @@ func (r *cacheRun) left() bool {
 }
 
 func (r *cacheRun) client(number int, c *kvcs.Client, p *kvcsrack.Port) error {
-	d, rtt := r.draw, r.plan.cfg.RTT
+	d, rtt := r.env.draw, r.plan.cfg.RTT
 	history := r.histories[c.Store()]
 	if history == nil {
 		history = kv.NewHistory()
@@ -187,7 +187,7 @@ func (r *cacheRun) client(number int, c *kvcs.Client, p *kvcsrack.Port) error {
 			r.ended++
 			return nil
 		}
-		if err := r.count(err, false, r.plan.cfg.Shape.Cells <= r.plan.keys+r.plan.clients); err != nil {
+		if err := r.tally.count(err, false, r.plan.cfg.Shape.Cells <= r.plan.keys+r.plan.clients); err != nil {
 			return err
 		}
 		if took := p.Now().Sub(until); took > 20*rtt {
@@ -207,7 +207,7 @@ func (r *cacheRun) client(number int, c *kvcs.Client, p *kvcsrack.Port) error {
 // trouble plans the failures: servers crash, hang, or are cut off, from all hosts or from the
 // coordinator alone, for a while. In some cases the link of a client's host is cut instead.
 func (r *cacheRun) trouble() {
-	d, rtt := r.draw, r.plan.cfg.RTT
+	d, rtt := r.env.draw, r.plan.cfg.RTT
 	for range r.plan.troubles {
 		h := r.cache.Server(d.IntN(r.plan.cfg.Servers))
 		at := clock.Time(0).Add(d.span(rtt, 1500*rtt))
@@ -249,7 +249,7 @@ func (r *cacheRun) restart(h *kvcsrack.Host) bool {
 
 // deaths plans which clients die, and when.
 func (r *cacheRun) deaths() {
-	d, rtt := r.draw, r.plan.cfg.RTT
+	d, rtt := r.env.draw, r.plan.cfg.RTT
 	for range r.plan.deaths {
 		p := r.procs[d.IntN(len(r.procs))]
 		r.cache.Net.At(clock.Time(0).Add(d.span(rtt, 1500*rtt)), p.Kill)
@@ -260,7 +260,7 @@ func (r *cacheRun) deaths() {
 // restarted, a new client begins there. When the coordinator's host has restarted, a new client
 // begins on the last client host, unless that is down.
 func (r *cacheRun) crashes() {
-	d, rtt := r.draw, r.plan.cfg.RTT
+	d, rtt := r.env.draw, r.plan.cfg.RTT
 	crash := func(h *kvcsrack.Host, before, after func()) {
 		at := clock.Time(0).Add(d.span(rtt, 1500*rtt))
 		r.cache.Net.At(at, func() {

@@ -53,13 +53,13 @@ const (
 // runLocks returns a function that makes one run of lock histories. mode is the mode of the
 // switch's rules, or the switch program.
 func runLocks(mode string) func(*env) error {
-	return func(e *env) error { return runLocksWith(e, mode, nil) }
+	return func(e *env) error { return new(lockRun).runWith(e, mode, nil) }
 }
 
-// runLocksWith makes one run of lock histories, by the seed of e. If begin is not nil, it is called
+// runWith makes one run of lock histories, by the seed of e. If begin is not nil, it is called
 // with the run before the rack is built.
-func runLocksWith(e *env, mode string, begin func(*lockRun)) error {
-	r := &lockRun{env: e, mode: mode, plan: drawLocks(e), stamps: make(map[uint64]holder)}
+func (r *lockRun) runWith(e *env, mode string, begin func(*lockRun)) error {
+	*r = lockRun{env: e, mode: mode, plan: new(lockPlan).draw(e), stamps: make(map[uint64]holder)}
 	if begin != nil {
 		begin(r)
 	}

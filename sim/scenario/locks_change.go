@@ -49,7 +49,7 @@ const programRest = 100 * time.Millisecond
 // watch makes one run of lock histories while the operator changes the switch. After a published
 // rule, an error is reported as damage.
 func (o *operator) watch(e *env) error {
-	err := runLocksWith(e, modeHardened, func(r *lockRun) {
+	err := new(lockRun).runWith(e, modeHardened, func(r *lockRun) {
 		o.run, o.draw = r, newDraw(e.draw.Uint64())
 		o.most = one(o.draw, 300*time.Microsecond, 5*time.Millisecond, 50*time.Millisecond)
 		o.first = one(o.draw, modeForward, modeTrack, modeMove, modeHardened)
@@ -187,12 +187,11 @@ func (o *operator) collect() {
 	}
 }
 
-// runLocksPublished makes one run of lock histories under published rules. The report names the
+// runPublished makes one run of lock histories under published rules. The report names the
 // holes that may have caused the damage of the run. With every second seed, clients change words by
 // atomics alone, because WRITEs to words do damage so early that all other damage would be hidden.
-func runLocksPublished(e *env) error {
-	var r *lockRun
-	err := runLocksWith(e, recordedPublished, func(run *lockRun) { r, run.polite = run, e.seed%2 == 0 })
+func (r *lockRun) runPublished(e *env) error {
+	err := r.runWith(e, recordedPublished, func(*lockRun) { r.polite = e.seed%2 == 0 })
 	return e.asDamage(err, r.holesHit)
 }
 

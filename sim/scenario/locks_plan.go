@@ -81,9 +81,9 @@ type lockPlan struct {
 // lockPlan.hops.
 var hopNames = [...]string{"client→switch", "switch→server", "server→switch", "switch→client"}
 
-func drawLocks(e *env) *lockPlan {
+func (p *lockPlan) draw(e *env) *lockPlan {
 	d := e.draw
-	p := &lockPlan{rounds: d.between(5, 20)}
+	*p = lockPlan{rounds: d.between(5, 20)}
 	acks := one(d, 0, 0, 1, 4, 16)
 	for i := range p.words {
 		p.words[i] = wordPlan{kind: one(d, tagLock, tagLock, bitLock, counter, register), server: i % 2, device: i >= 2}

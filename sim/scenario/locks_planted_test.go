@@ -91,7 +91,7 @@ func runWithBug(t *testing.T, seed uint64, blind bool, plant func(r *lockRun, n 
 	s := mustFind(t, "locks-forward")
 	var r *lockRun
 	s.run = func(e *env) error {
-		return runLocksWith(e, modeForward, func(run *lockRun) { r, run.blind = run, blind })
+		return new(lockRun).runWith(e, modeForward, func(run *lockRun) { r, run.blind = run, blind })
 	}
 	return s.Run(seed, Options{Wrap: func(name string, n simnet.Node) simnet.Node {
 		if !strings.HasPrefix(name, "ms") {

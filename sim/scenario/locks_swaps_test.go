@@ -67,7 +67,7 @@ func TestLocksWhileProgramsChange(t *testing.T) {
 	s := swaps{t: t}
 	for seed := uint64(1); seed <= 6; seed++ {
 		run := func(e *env) error {
-			r := &lockRun{env: e, mode: modeForward, plan: drawLocks(e), stamps: make(map[uint64]holder)}
+			r := &lockRun{env: e, mode: modeForward, plan: new(lockPlan).draw(e), stamps: make(map[uint64]holder)}
 			if err := r.build(); err != nil {
 				return err
 			}

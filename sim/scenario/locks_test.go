@@ -44,7 +44,7 @@ func TestHistoriesAreOfReplacedAtomics(t *testing.T) {
 	for seed := uint64(1); seed <= 8; seed++ {
 		s := mustFind(t, "locks")
 		var run *lockRun
-		s.run = func(e *env) error { return runLocksWith(e, recordedHardened, func(r *lockRun) { run = r }) }
+		s.run = func(e *env) error { return new(lockRun).runWith(e, recordedHardened, func(r *lockRun) { run = r }) }
 		if r := s.Run(seed, Options{}); r.Err != nil {
 			t.Fatalf("seed %d: %v", seed, r.Err)
 		}
@@ -76,7 +76,7 @@ func TestHolesAreJudged(t *testing.T) {
 // The attacks are effective: a switch that only forwards does not stop them.
 func TestAttacksDoDamageWithoutTheProgram(t *testing.T) {
 	s := mustFind(t, "hostile")
-	s.run = func(e *env) error { return runHostileIn(e, modeForward) }
+	s.run = func(e *env) error { return new(hostile).playIn(e, modeForward) }
 	r := s.Run(1, Options{})
 	if r.Err == nil || !strings.Contains(r.Err.Error(), "after: spoofed source") {
 		t.Errorf("%v\n%s", r.Err, strings.Join(r.Notes, "\n"))

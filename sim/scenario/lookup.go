@@ -86,9 +86,9 @@ func (p *lookupPlan) String() string {
 		p.frames, p.payload.least, p.payload.most, p.bursts.most, p.bursts.gap, p.churn, p.changes, p.wrap, strings.TrimSpace(p.links), &p.midFault)
 }
 
-func drawLookup(e *env) *lookupPlan {
+func (p *lookupPlan) draw(e *env) *lookupPlan {
 	d := e.draw
-	p := &lookupPlan{
+	*p = lookupPlan{
 		mode: modeHardened, servers: d.between(1, lookupServers), capacity: one(d, 16, 16, 64, 4096), cells: one(d, 1, 8, 128), cell: one(d, 512, 2048),
 		cache: one(d, 0, 0, 4, 64), depth: one(d, 1, 2, 8, 16), flows: one(d, 1, 8, 24, 100), theta: one(d, 0, 0.8, 1.2), frames: d.between(50, 1000),
 		bursts: bursts{d.between(1, 16), d.span(2*time.Microsecond, 200*time.Microsecond)}, payload: payload{least: d.between(20, 100)}, drop: d.chance(0.2), churn: one(d, 0, 10, 100),
@@ -140,21 +140,21 @@ type lookupRun struct {
 // lookupVariant returns the run of lookup in the mode p.Mode.
 func lookupVariant(p Params) (func(*env) error, error) {
 	return func(e *env) error {
-		plan := drawLookup(e)
+		plan := new(lookupPlan).draw(e)
 		if p.Mode == modePublished { // in published mode each slot has a whole cell, so fewer slots fit the memory
 			plan.ternary = false
 			plan.mode, plan.packets, plan.capacity, plan.cells = modePublished, "deposit", min(plan.capacity, 64), 128
 		}
-		return e.complete(beginLookup(e, plan))
+		return e.complete(plan.begin(e))
 	}, nil
 }
 
-// beginLookup builds the rack and starts the memory servers and the watcher. The watcher loads the
+// begin builds the rack and starts the memory servers and the watcher. The watcher loads the
 // table and then starts the sender.
-func beginLookup(e *env, p *lookupPlan) (*lookupRun, error) {
+func (p *lookupPlan) begin(e *env) (*lookupRun, error) {
 	r := &lookupRun{lenders: lenders{env: e, group: "lookup"}, plan: p, over: p.fault == stateCalm, zipf: kv.NewZipf(uint64(p.flows), p.theta)}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
-	r.oracle = newLookupOracle(r)
+	r.oracle = r.newOracle()
 	if err := r.build(&p.wirePlan, lookupHosts, 1+lookupServers, lookupBytes, p.rule(), r.oracle.wrap); err != nil {
 		return nil, err
 	}

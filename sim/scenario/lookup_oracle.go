@@ -54,7 +54,7 @@ const (
 	lookupNAT   = 9000 // the port that an entry sets in packets of flow 0
 )
 
-func newLookupOracle(r *lookupRun) *lookupOracle {
+func (r *lookupRun) newOracle() *lookupOracle {
 	o := &lookupOracle{run: r, flows: make([]lookupFlow, r.plan.flows), wrong: make(map[string]int)}
 	for i := range o.flows {
 		o.flows[i].last = make(map[string]int64)

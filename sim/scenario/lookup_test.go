@@ -22,7 +22,7 @@ func playLookup(t *testing.T, mode string, opt Options, change func(p *lookupPla
 	p.fault = stateCalm
 	p.rack.Datagrams, p.rack.Delay = true, time.Microsecond
 	change(p)
-	r, err := beginLookup(e, p)
+	r, err := p.begin(e)
 	if err == nil {
 		err = e.run()
 	}

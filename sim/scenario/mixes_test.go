@@ -68,14 +68,14 @@ func TestEveryMixIsInThePlan(t *testing.T) {
 
 func storePlanOf(seed uint64, mix string) *storePlan {
 	e := newEnv(Scenario{}, seed, Options{})
-	p := drawStore(e)
+	p := new(storePlan).draw(e)
 	p.blend(e, mix)
 	return p
 }
 
 func treePlanOf(seed uint64, mix string) *treePlan {
 	e := newEnv(Scenario{}, seed, Options{})
-	p := drawTree(e)
+	p := new(treePlan).draw(e)
 	p.blend(e, mix)
 	return p
 }

@@ -57,8 +57,8 @@ type soloLinks struct {
 	corrupt, quiet bool // corrupt: some links damage messages; quiet: no link has faults
 }
 
-func drawSolo(d *draw) *soloPlan {
-	p := &soloPlan{
+func (p *soloPlan) draw(d *draw) *soloPlan {
+	*p = soloPlan{
 		nics: d.between(2, soloNICs), procs: d.between(1, soloProcs), slots: d.between(1, soloSlots), ops: d.between(20, 120),
 		delay: d.span(time.Microsecond, 10*time.Microsecond), mtu: one(d, 4200, 4200, 1500, 600), window: one(d, 4096, 8192, 12000, 16384, 65536),
 		threshold: one(d, 0, 4096, 16384, 65536), badKeys: one(d, 0, 0, 0.1), replays: d.chance(0.4), forgeries: d.chance(0.3),
@@ -140,7 +140,7 @@ func soloMAC(a netip.Addr) (wire.MAC, bool) {
 
 // soloRun is one run of onerma: NICs without connections, and a switch that forwards.
 type soloRun struct {
-	*env
+	env   *env
 	plan  *soloPlan
 	net   *simnet.Net
 	hosts []*soloHost
@@ -181,8 +181,8 @@ type soloSpot struct {
 	loose clock.Time
 }
 
-func runSolo(e *env) error {
-	r := &soloRun{env: e, plan: drawSolo(e.draw), pids: soloFirstPID}
+func (p *soloPlan) run(e *env) error {
+	r := &soloRun{env: e, plan: p.draw(e.draw), pids: soloFirstPID}
 	e.report.Plan = r.plan.String()
 	if err := r.build(); err != nil {
 		return err
@@ -196,7 +196,7 @@ func runSolo(e *env) error {
 	if err := r.net.Run(); err != nil {
 		return err
 	}
-	r.report.Virtual, r.over = r.net.Now().Sub(0), true
+	r.env.report.Virtual, r.over = r.net.Now().Sub(0), true
 	if err := r.net.RunUntil(r.net.Now().Add(100 * r.plan.rtt)); err != nil {
 		return err
 	}
@@ -204,18 +204,18 @@ func runSolo(e *env) error {
 }
 
 func (r *soloRun) build() error {
-	trace, err := r.tracer()
+	trace, err := r.env.tracer()
 	if err != nil {
 		return err
 	}
-	r.net = simnet.New(simnet.Config{MaxEvents: maxEvents, MaxTime: maxVirtual, Cancelled: r.opt.Cancelled, Trace: trace})
+	r.net = simnet.New(simnet.Config{MaxEvents: maxEvents, MaxTime: maxVirtual, Cancelled: r.env.opt.Cancelled, Trace: trace})
 	sw, err := pipeline.New(pipeline.Config{Ports: r.plan.nics, Program: forward.Program{}})
 	if err != nil {
 		return err
 	}
 	box := r.net.Add("switch", sw)
 	for i := range r.plan.nics {
-		h := &soloHost{run: r, index: i, tables: mem.New(rand.New(rand.NewPCG(r.seed, uint64(i))), 0)}
+		h := &soloHost{run: r, index: i, tables: mem.New(rand.New(rand.NewPCG(r.env.seed, uint64(i))), 0)}
 		if err := h.register(); err != nil {
 			return err
 		}
@@ -224,11 +224,13 @@ func (r *soloRun) build() error {
 		}
 		h.watch = &soloWatch{soloHost: h, solicited: make(map[soloID]*soloDebt)}
 		var node simnet.Node = h.watch
-		if r.opt.Wrap != nil {
-			node = r.opt.Wrap(soloName(i), node)
+		if r.env.opt.Wrap != nil {
+			node = r.env.opt.Wrap(soloName(i), node)
 		}
 		h.node = r.net.Add(soloName(i), node)
-		verdict := func(d fault.Dir) simnet.Verdict { return fault.NewInjector(r.seed, soloName(i), d, r.plan.rules).Frame }
+		verdict := func(d fault.Dir) simnet.Verdict {
+			return fault.NewInjector(r.env.seed, soloName(i), d, r.plan.rules).Frame
+		}
 		h.link = r.net.Connect(simnet.LinkConfig{
 			Name: soloName(i), A: simnet.End{Node: h.node}, B: simnet.End{Node: box, Port: i}, Delay: r.plan.delay, Rate: r.plan.rate, Up: verdict(fault.Up), Down: verdict(fault.Down),
 		})
@@ -246,7 +248,7 @@ func (h *soloHost) register() error {
 	for i := range h.memory {
 		h.memory[i] = make([]byte, soloMemory)
 		for j := range h.memory[i] {
-			h.memory[i][j] = byte(h.run.draw.Uint32())
+			h.memory[i][j] = byte(h.run.env.draw.Uint32())
 		}
 		for j := range h.areas[i] {
 			h.areas[i][j].model = append([]byte(nil), h.memory[i][j*soloArea:][:soloArea]...)
@@ -265,7 +267,7 @@ func (h *soloHost) boot() error {
 	mac, _ := soloMAC(soloAddr(h.index))
 	n, err := nic.New(nic.Config{
 		MAC: mac, Addr: soloAddr(h.index), LinkMTU: p.mtu, Resolve: soloMAC, Epoch: h.epoch, RTT: p.rtt, Window: p.window, Threshold: p.threshold,
-		Rate: p.rate, Rand: rand.New(rand.NewPCG(h.run.seed, uint64(h.epoch)<<8|uint64(h.index))), Slots: 64, Tickets: 32, Regions: 8,
+		Rate: p.rate, Rand: rand.New(rand.NewPCG(h.run.env.seed, uint64(h.epoch)<<8|uint64(h.index))), Slots: 64, Tickets: 32, Regions: 8,
 	})
 	if err != nil {
 		return err
@@ -286,8 +288,8 @@ func (h *soloHost) boot() error {
 // new processes start at once.
 func (r *soloRun) crash() {
 	for range r.plan.crashes {
-		h := r.hosts[r.draw.IntN(len(r.hosts))]
-		at := clock.Time(0).Add(r.draw.span(r.plan.rtt, 100*r.plan.rtt))
+		h := r.hosts[r.env.draw.IntN(len(r.hosts))]
+		at := clock.Time(0).Add(r.env.draw.span(r.plan.rtt, 100*r.plan.rtt))
 		r.net.At(at, func() {
 			if r.over {
 				return
@@ -348,10 +350,10 @@ func (r *soloRun) judge() error {
 			return fmt.Errorf("%s: %d bytes of the window are in use when all is over; deadline %v", soloName(h.index), used, h.nic.Deadline())
 		}
 	}
-	r.note("%d operations OK, %d refused, %d NACK, %d TIMEOUT (%d of them WRITE), %d DISPATCH_TIMEOUT", r.ended[nic.OK],
+	r.env.note("%d operations OK, %d refused, %d NACK, %d TIMEOUT (%d of them WRITE), %d DISPATCH_TIMEOUT", r.ended[nic.OK],
 		r.ended[nic.RemoteAuthenticationFailure], r.ended[nic.NACK], r.ended[nic.Timeout], r.late, r.ended[nic.DispatchTimeout])
 	if r.plan.bulk > 0 {
-		r.note("large transfers: %d OK, %d not", r.moved[nic.OK], r.moved[1]+r.moved[2]+r.moved[3]+r.moved[4])
+		r.env.note("large transfers: %d OK, %d not", r.moved[nic.OK], r.moved[1]+r.moved[2]+r.moved[3]+r.moved[4])
 	}
 	if r.ended[nic.OK] == 0 && r.plan.quiet && r.plan.crashes == 0 {
 		return errors.New("no operation was done")

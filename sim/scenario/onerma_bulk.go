@@ -28,7 +28,7 @@ func (h *soloHost) carry() error {
 	if err != nil {
 		return err
 	}
-	exec, err := executor.New(executor.Config{RTT: r.plan.rtt, First: one(r.draw, 0.0, 4, 15)}, portal)
+	exec, err := executor.New(executor.Config{RTT: r.plan.rtt, First: one(r.env.draw, 0.0, 4, 15)}, portal)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (h *soloHost) carry() error {
 
 // run makes one large transfer after the other.
 func (c *soloCarrier) run(p *simnet.Proc) error {
-	r, d := c.host.run, c.host.run.draw
+	r, d := c.host.run, c.host.run.env.draw
 	if c.host.epoch > 1 {
 		r.sleep(p, 20*r.plan.rtt, "the end of transfers of the earlier incarnation")
 	}
@@ -59,7 +59,7 @@ func (c *soloCarrier) run(p *simnet.Proc) error {
 
 // one makes one large transfer, and checks which bytes have moved and whether it ended in time.
 func (c *soloCarrier) one(p *simnet.Proc, target *soloHost, region int, op onerma.Op) error {
-	r, d := c.host.run, c.host.run.draw
+	r, d := c.host.run, c.host.run.env.draw
 	at, n := soloSize+c.host.index*soloBulk, d.between(1, soloBulk)
 	local, remote := c.host.local[at:][:soloBulk], target.memory[region][at:][:soloBulk]
 	for i := range local {
@@ -112,7 +112,7 @@ func (c *soloCarrier) one(p *simnet.Proc, target *soloHost, region int, op onerm
 func (c *soloCarrier) steady(p *simnet.Proc, remote []byte) error {
 	r := c.host.run
 	after := slices.Clone(remote)
-	r.sleep(p, r.draw.span(1, 20*r.plan.rtt), "the next transfer")
+	r.sleep(p, r.env.draw.span(1, 20*r.plan.rtt), "the next transfer")
 	if !bytes.Equal(after, remote) {
 		return fmt.Errorf("bytes have changed after the end of a WRITE")
 	}

@@ -85,7 +85,7 @@ func (c *soloClient) run(p *simnet.Proc) {
 	}
 	for c.left > 0 || c.busy() {
 		for slot := 0; slot < r.plan.slots && c.left > 0; slot++ {
-			if c.ops[slot] == nil && r.draw.chance(0.8) {
+			if c.ops[slot] == nil && r.env.draw.chance(0.8) {
 				c.left--
 				if err := c.issue(slot); err != nil {
 					r.stop("%s: %w", p.Name(), err)
@@ -112,7 +112,7 @@ func (c *soloClient) patience() clock.Time {
 	r := c.host.run
 	at := clock.Never
 	if c.left > 0 {
-		at = r.net.Now().Add(r.draw.span(1, 3*r.plan.rtt))
+		at = r.net.Now().Add(r.env.draw.span(1, 3*r.plan.rtt))
 	}
 	for _, o := range c.ops {
 		if o != nil {
@@ -123,7 +123,7 @@ func (c *soloClient) patience() clock.Time {
 }
 
 func (c *soloClient) issue(slot int) error {
-	r, d := c.host.run, c.host.run.draw
+	r, d := c.host.run, c.host.run.env.draw
 	o := &soloOp{slot: slot, issued: r.net.Now(), target: r.hosts[(c.host.index+d.between(1, len(r.hosts)-1))%len(r.hosts)], region: d.IntN(soloRegions)}
 	o.spot = c.place*soloSlots + slot
 	if err := o.target.unchanged(o.region, o.spot); err != nil {
@@ -161,7 +161,7 @@ func (c *soloClient) issue(slot int) error {
 // grant returns the key for a command: the right one, or, with the plan's probability badKeys, one
 // for another process, NIC, operation or region.
 func (c *soloClient) grant(o *soloOp, op onerma.Op) nic.Key {
-	r, d := c.host.run, c.host.run.draw
+	r, d := c.host.run, c.host.run.env.draw
 	from, pid := soloAddr(c.host.index), c.portal.PID()
 	if !d.chance(r.plan.badKeys) {
 		return o.granted.Grant(from, pid, op)
@@ -282,7 +282,7 @@ func (r *soloRun) manage() {
 	}
 	r.net.Go("manager", false, func(p *simnet.Proc) {
 		for range r.plan.rekeys {
-			p.Park(r.net.Now().Add(r.draw.span(1, 20*r.plan.rtt)), "the next rekey")
+			p.Park(r.net.Now().Add(r.env.draw.span(1, 20*r.plan.rtt)), "the next rekey")
 			if err := r.rekey(p); err != nil {
 				r.stop("manager: %w", err)
 				return
@@ -294,7 +294,7 @@ func (r *soloRun) manage() {
 // rekey makes another NIC replace the key of a region by a REKEY command, and then checks which key
 // the region has. If the NIC that has sent the command crashes, nothing is checked.
 func (r *soloRun) rekey(p *simnet.Proc) error {
-	d := r.draw
+	d := r.env.draw
 	from := r.hosts[d.IntN(len(r.hosts))]
 	target := r.hosts[(from.index+1)%len(r.hosts)]
 	region := target.regions[d.IntN(soloRegions)]

@@ -206,17 +206,17 @@ func (w *soloWatch) attack(frame []byte, f *onerma.Frame) {
 		return
 	}
 	to := int(f.IPv4.Dst[3]) - 1
-	if r.plan.replays && r.draw.chance(0.1) && to >= 0 && to < len(r.hosts) {
+	if r.plan.replays && r.env.draw.chance(0.1) && to >= 0 && to < len(r.hosts) {
 		again := slices.Clone(frame)
-		r.net.At(r.net.Now().Add(r.draw.span(0, 30*r.plan.rtt)), func() {
+		r.net.At(r.net.Now().Add(r.env.draw.span(0, 30*r.plan.rtt)), func() {
 			r.net.Inject(r.hosts[to].link, fault.Down, packetio.Frame{Data: again}, []string{"replay"})
 		})
 	}
-	if r.plan.forgeries && f.Kind == onerma.Request && r.draw.chance(0.3) {
+	if r.plan.forgeries && f.Kind == onerma.Request && r.env.draw.chance(0.3) {
 		old := *f
 		old.Generation--
 		for _, forged := range [][]byte{forge(&old, onerma.AuthFail), forge(&old, onerma.Nack), forge(f, onerma.Nack)} {
-			r.net.At(r.net.Now().Add(r.draw.span(0, r.plan.rtt)), func() {
+			r.net.At(r.net.Now().Add(r.env.draw.span(0, r.plan.rtt)), func() {
 				r.net.Inject(w.link, fault.Down, packetio.Frame{Data: forged}, []string{"forgery"})
 			})
 		}

@@ -29,7 +29,7 @@ func plannedVariant(p Params) (func(*env) error, error) {
 		if p.Depth < 0 || p.Schedules < 0 {
 			err = errors.New("--depth and --schedules are positive numbers")
 		}
-		return func(e *env) error { return searchPlanned(e, p) }, err
+		return func(e *env) error { return newPlannedSearch(p, e.opt).run(e) }, err
 	}
 	if p.Depth != 0 || p.Schedules != 0 {
 		return nil, errors.New("--plan is one schedule: --depth and --schedules are for a search")
@@ -38,16 +38,16 @@ func plannedVariant(p Params) (func(*env) error, error) {
 		return nil, errors.New("--plan names its setup: --setup is for a search")
 	}
 	s, err := parseSchedule(p.Plan)
-	return func(e *env) error { return replayPlanned(e, s) }, err
+	return func(e *env) error { return s.replay(e) }, err
 }
 
-func replayPlanned(e *env, s schedule) error {
+func (s schedule) replay(e *env) error {
 	e.report.Plan = s.String()
 	setup, err := findSetup(s.setup)
 	if err != nil {
 		return err
 	}
-	return judged(e, setup, s).err
+	return setup.judged(e, s).err
 }
 
 // outcomeOf is the result of the run of one schedule.
@@ -67,20 +67,20 @@ type outcomeOf struct {
 	virtual time.Duration
 }
 
-// judged runs schedule s on e. If a client dies, judged runs s again with a switch without rules,
+// judged runs a schedule on e. If a client dies, judged runs it again with a switch without rules,
 // to see whether the client may die.
-func judged(e *env, setup *smallSetup, s schedule) *outcomeOf {
-	r, err := once(e, setup, s, false)
+func (s *smallSetup) judged(e *env, plan schedule) *outcomeOf {
+	r, err := s.once(e, plan, false)
 	out := &outcomeOf{
 		err: err, digest: r.adv.digest, entered: r.adv.entered, reached: r.adv.reached, seen: r.cover.seen,
 	}
-	if err == nil && r.adv.done < len(s.acts) {
-		out.err = fmt.Errorf("%d of %d acts were done: the run has no such packet", r.adv.done, len(s.acts))
+	if err == nil && r.adv.done < len(plan.acts) {
+		out.err = fmt.Errorf("%d of %d acts were done: the run has no such packet", r.adv.done, len(plan.acts))
 	}
 	var dead *deadClientError
 	if errors.As(err, &dead) {
 		bare := newEnv(Scenario{}, e.seed, Options{Cancelled: e.opt.Cancelled})
-		if _, err := once(bare, setup, s, true); errors.As(err, &dead) {
+		if _, err := s.once(bare, plan, true); errors.As(err, &dead) {
 			out.err, out.excused = nil, true
 		}
 		bare.finish()
@@ -89,9 +89,9 @@ func judged(e *env, setup *smallSetup, s schedule) *outcomeOf {
 }
 
 // once runs a schedule; with forward, the switch has no rules.
-func once(e *env, setup *smallSetup, s schedule, forward bool) (*smallRun, error) {
-	r := &smallRun{env: e, setup: setup, forward: forward}
-	r.adv.acts = s.acts
+func (s *smallSetup) once(e *env, plan schedule, forward bool) (*smallRun, error) {
+	r := &smallRun{env: e, setup: s, forward: forward}
+	r.adv.acts = plan.acts
 	rack, err := smallSpec()
 	if err == nil {
 		err = e.guarded(func(*env) error { return r.play(rack) })
@@ -105,46 +105,58 @@ var smallSpec = sync.OnceValues(func() (*rackfile.Rack, error) {
 	return rackfile.Parse([]byte(clientRack(2, 1) + "switch: {program: swordbox}\n"))
 })
 
-// searchPlanned searches all setups, or the setup of p, within the bounds of p. If a test has set
-// Options.Short or Options.Hash, only a tenth of the schedules runs. The digest of the whole search
-// covers all schedules in the order in which they were planned.
-func searchPlanned(e *env, p Params) error {
-	depth, left := cmp.Or(p.Depth, defaultDepth), cmp.Or(p.Schedules, defaultSchedules)
-	if e.opt.Short || e.opt.Hash {
-		left /= 10
+// plannedSearch is a search of several setups.
+type plannedSearch struct {
+	setups    []smallSetup
+	depth     int // the most acts of a schedule
+	schedules int // the most schedules that run
+	found     []finding
+}
+
+// newPlannedSearch returns the search of all setups, or of the setup of p, within the bounds of p. If a
+// test has set Options.Short or Options.Hash, only a tenth of the schedules runs.
+func newPlannedSearch(p Params, opt Options) *plannedSearch {
+	s := &plannedSearch{setups: smallSetups(), depth: cmp.Or(p.Depth, defaultDepth), schedules: cmp.Or(p.Schedules, defaultSchedules)}
+	if opt.Short || opt.Hash {
+		s.schedules /= 10
 	}
-	setups := smallSetups()
 	if p.Setup != "" {
-		setups = slices.DeleteFunc(setups, func(s smallSetup) bool { return s.name != p.Setup })
+		s.setups = slices.DeleteFunc(s.setups, func(x smallSetup) bool { return x.name != p.Setup })
 	}
-	e.report.Plan = fmt.Sprintf("schedules of up to %d acts on %d setups, at most %d", depth, len(setups), left)
-	var found []finding
-	for i := range setups {
-		x := &searcher{env: e, setup: &setups[i], depth: depth, budget: left / (len(setups) - i)}
+	return s
+}
+
+// run makes the search. The digest of the whole search covers all schedules in the order in which they
+// were planned.
+func (s *plannedSearch) run(e *env) error {
+	left := s.schedules
+	e.report.Plan = fmt.Sprintf("schedules of up to %d acts on %d setups, at most %d", s.depth, len(s.setups), left)
+	for i := range s.setups {
+		x := &searcher{env: e, setup: &s.setups[i], depth: s.depth, budget: left / (len(s.setups) - i)}
 		x.search()
 		left -= x.ran
 		e.note("%s", x)
-		found = append(found, x.findings...)
+		s.found = append(s.found, x.findings...)
 		if e.cancelled() {
 			return simnet.ErrCancelled
 		}
 	}
-	return e.showFindings(found)
+	return s.show(e)
 }
 
-// showFindings returns the findings as the error of the run. If a capture is wanted, it runs the
-// first finding's schedule again, or one without acts if there is no finding.
-func (e *env) showFindings(found []finding) error {
+// show returns the findings as the error of the run. If a capture is wanted, it runs the first finding's
+// schedule again, or one without acts if there is no finding.
+func (s *plannedSearch) show(e *env) error {
 	var errs []error
-	for _, f := range found {
+	for _, f := range s.found {
 		errs = append(errs, fmt.Errorf("after %d schedules: %w\n  replay: rdmalab sim planned --plan %s --seed %d -v", f.after, f.err, f.schedule, e.seed))
 	}
 	show := schedule{setup: smallSetups()[0].name}
-	if len(found) > 0 {
-		show = found[0].schedule
+	if len(s.found) > 0 {
+		show = s.found[0].schedule
 	}
 	if setup, err := findSetup(show.setup); err == nil && e.opt.Pcap != nil {
-		judged(e, setup, show)
+		setup.judged(e, show)
 	}
 	return errors.Join(errs...)
 }

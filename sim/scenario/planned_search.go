@@ -186,7 +186,7 @@ func (x *searcher) run(list []schedule, more bool) (nodes []*node) {
 // alone runs schedule s in an environment of its own, so that schedules can run in parallel.
 func (x *searcher) alone(s schedule) *outcomeOf {
 	e := newEnv(Scenario{}, x.env.seed, Options{Cancelled: x.env.opt.Cancelled, Wrap: x.env.opt.Wrap})
-	out := judged(e, x.setup, s)
+	out := x.setup.judged(e, s)
 	e.finish()
 	out.events, out.virtual = e.report.Events, e.report.Virtual
 	return out

@@ -61,7 +61,7 @@ func playSchedule(t *testing.T, text string) (*outcomeOf, []string) {
 	}
 	var capture, lines bytes.Buffer
 	e := newEnv(Scenario{}, 1, Options{Pcap: &capture})
-	out := judged(e, setup, s)
+	out := setup.judged(e, s)
 	e.finish()
 	d, err := dump.New(&lines, dump.Config{})
 	if err == nil {
@@ -207,7 +207,7 @@ func TestDamageBehindADeadClient(t *testing.T) {
 		}
 		return n
 	}})
-	out := judged(e, setup, s)
+	out := setup.judged(e, s)
 	e.finish()
 	if out.err == nil || !strings.Contains(out.err.Error(), "not linearizable") {
 		t.Errorf("%v, excused %v", out.err, out.excused)
@@ -294,7 +294,7 @@ func TestJudgeOfSchedules(t *testing.T) {
 			}
 			return n
 		}})
-		out := judged(e, setup, schedule{setup: c.setup})
+		out := setup.judged(e, schedule{setup: c.setup})
 		e.finish()
 		if out.err == nil || !strings.Contains(out.err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.setup, out.err, c.want)

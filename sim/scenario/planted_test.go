@@ -198,10 +198,10 @@ func TestEarlyEndOfRetriesIsCaught(t *testing.T) {
 	for count, early := range map[uint8]bool{retries: false, retries - 1: true} {
 		s := mustFind(t, "transport")
 		s.run = func(e *env) error {
-			p := drawTransport(e)
+			p := new(transportPlan).draw(e)
 			p.kinds = []string{clientMix, clientMix, clientContend, clientContend}
 			p.params.RetryCount = count
-			return playTransport(e, p)
+			return p.play(e)
 		}
 		for seed := uint64(1); seed <= 50; seed++ {
 			r := s.Run(seed, Options{rules: lossBothWays(0.99)})

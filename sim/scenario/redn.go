@@ -48,14 +48,14 @@ type chainPlan struct {
 	nodes     []int // by list: its number of nodes
 	value     int   // bytes of a value
 	depth     int   // the most lookups of a client in flight, for the programs without a loop
-	published bool  // the answers are in a queue that the NIC reads ahead (see runChainsPublished)
+	published bool  // the answers are in a queue that the NIC reads ahead (see chainPlan.runPublished)
 	fault     string
 	when      time.Duration // time from the last client's connection to the fault
 }
 
-func drawChains(e *env) *chainPlan {
+func (p *chainPlan) draw(e *env) *chainPlan {
 	d := e.draw
-	p := &chainPlan{
+	*p = chainPlan{
 		rounds: d.between(5, 60), probes: d.between(1, 3), buckets: one(d, 4, 64, 1000, chainManyKeys*5/4), value: one(d, 1, 8, 64, 300, 3000), depth: d.between(1, chainDepth),
 		fault: one(d, chainCalm, chainCalm, chainKill, chainKill, chainCrash),
 	}
@@ -83,7 +83,7 @@ func (p *chainPlan) String() string {
 // chainRun is one run of redn: clients whose requests the NIC of a server answers, by programs that the
 // server's process has built.
 type chainRun struct {
-	*env
+	env       *env
 	plan      *chainPlan
 	clients   []*chainClient
 	server    *chainServer
@@ -96,30 +96,30 @@ type chainRun struct {
 	unserved  int // requests that were answered after the death of the server's process
 }
 
-// runChainsPublished runs lookups whose answers are in a queue that is not managed. The NIC reads
+// runPublished runs lookups whose answers are in a queue that is not managed. The NIC reads
 // ahead in such a queue: it may have read an answer before the CAS of the program changes the
 // answer. Damage is not a failure of the run: it is written into the report.
-func runChainsPublished(e *env) error {
-	p := drawChains(e)
+func (p *chainPlan) runPublished(e *env) error {
+	p.draw(e)
 	p.published, p.fault = true, chainCalm
 	for i := range p.programs {
 		p.programs[i] = one(e.draw, chainSequential, chainParallel)
 	}
-	return e.complete(beginChains(e, p))
+	return e.complete(p.begin(e))
 }
 
-// beginChains builds the rack and starts the server and the clients.
-func beginChains(e *env, p *chainPlan) (*chainRun, error) {
+// begin builds the rack and starts the server and the clients.
+func (p *chainPlan) begin(e *env) (*chainRun, error) {
 	e.report.Plan = p.String()
 	if err := e.build(passiveRack(1, computeHosts), p.rack); err != nil {
 		return nil, err
 	}
 	e.setFaults(p.rules)
 	r := &chainRun{env: e, plan: p}
-	r.server = newChainServer(r)
+	r.server = r.newServer()
 	r.server.start()
 	for i, program := range p.programs {
-		r.clients = append(r.clients, newChainClient(r, i, program))
+		r.clients = append(r.clients, r.newClient(i, program))
 	}
 	return r, nil
 }
@@ -131,9 +131,9 @@ func (r *chainRun) served() {
 	if r.connected++; r.connected < len(r.plan.programs) || r.plan.fault == chainCalm {
 		return
 	}
-	r.rack.At(r.rack.Now().Add(r.plan.when), func() {
+	r.env.rack.At(r.env.rack.Now().Add(r.plan.when), func() {
 		r.failed = true
-		h := r.rack.Host(server)
+		h := r.env.rack.Host(server)
 		if r.plan.fault == chainKill {
 			h.CrashApps()
 			return
@@ -159,13 +159,13 @@ func (r *chainRun) mayBreak(s verbs.Status) bool {
 
 // judge judges the run by its counts and the server's memory.
 func (r *chainRun) judge() error {
-	c := r.rack.Host(server).Counters()
-	r.note("%d requests answered, %d with a value, %d after the death of the server's process; the NIC executed %d entries; %d connections failed",
+	c := r.env.rack.Host(server).Counters()
+	r.env.note("%d requests answered, %d with a value, %d after the death of the server's process; the NIC executed %d entries; %d connections failed",
 		r.answered, r.hits, r.unserved, c.RingEntries, r.broken)
 	if r.plan.published {
 		if r.stale > 0 {
-			r.report.Damage = "lookups of keys that are there were answered as misses (stale fetch)"
-			r.note("%d lookups of keys that are there were answered as misses", r.stale)
+			r.env.report.Damage = "lookups of keys that are there were answered as misses (stale fetch)"
+			r.env.note("%d lookups of keys that are there were answered as misses", r.stale)
 		}
 		return nil
 	}

@@ -42,8 +42,8 @@ const (
 	chainPatience = 20 * time.Second
 )
 
-func newChainClient(r *chainRun, index int, program string) *chainClient {
-	c := &chainClient{run: r, index: index, program: program, host: fmt.Sprintf("cn%d", index%computeHosts), draw: newDraw(r.draw.Uint64())}
+func (r *chainRun) newClient(index int, program string) *chainClient {
+	c := &chainClient{run: r, index: index, program: program, host: fmt.Sprintf("cn%d", index%computeHosts), draw: newDraw(r.env.draw.Uint64())}
 	r.env.client(c.host, fmt.Sprintf("%s-%d", program, index), c.serve)
 	return c
 }
@@ -74,7 +74,7 @@ func (c *chainClient) serve(ctx verbs.Context) error {
 	if err != nil {
 		return err
 	}
-	remotes, err := c.run.env.dial(c.run.rack.Host(c.host), ctx, c.end.qp, chainService, p.params, remoteOf(c.end.mr).appendTo([]byte{byte(c.index)}))
+	remotes, err := c.run.env.dial(c.run.env.rack.Host(c.host), ctx, c.end.qp, chainService, p.params, remoteOf(c.end.mr).appendTo([]byte{byte(c.index)}))
 	if err != nil {
 		return err
 	}

@@ -31,9 +31,9 @@ type turnsPlan struct {
 	kill                   bool        // the server's process is killed when all clients are connected
 }
 
-func drawTurns(e *env) *turnsPlan {
+func (p *turnsPlan) draw(e *env) *turnsPlan {
 	d := e.draw
-	p := &turnsPlan{locks: d.between(1, 3), clients: d.between(2, 8), rounds: d.between(5, 40), dies: make(map[int]int)}
+	*p = turnsPlan{locks: d.between(1, 3), clients: d.between(2, 8), rounds: d.between(5, 40), dies: make(map[int]int)}
 	if p.kill = d.chance(0.4); !p.kill {
 		for range d.IntN(min(3, p.clients)) {
 			p.dies[d.IntN(p.clients)] = d.between(0, p.rounds-1)
@@ -51,7 +51,7 @@ func (p *turnsPlan) String() string {
 
 // turnsRun is one run of redn-locks: clients take locks that the NIC of a server hands out.
 type turnsRun struct {
-	*env
+	env      *env
 	plan     *turnsPlan
 	answers  map[int]verbs.QP // queue pairs of the programs' answers, by client
 	gone     []int            // clients that died or whose connection has failed: the server must end the connection
@@ -64,8 +64,8 @@ type turnsRun struct {
 	killed   bool             // the server's process was killed
 }
 
-func runTurns(e *env) error {
-	p := drawTurns(e)
+func (p *turnsPlan) run(e *env) error {
+	p.draw(e)
 	e.report.Plan = p.String()
 	if err := e.build(passiveRack(1, computeHosts), p.rack); err != nil {
 		return err
@@ -75,20 +75,20 @@ func runTurns(e *env) error {
 	for i := range r.holder {
 		r.holder[i] = -1
 	}
-	h := r.rack.Host(server)
+	h := r.env.rack.Host(server)
 	h.Go(turnsService, true, func(ctx verbs.Context) {
 		if err := r.serve(h, ctx); err != nil {
-			r.fail("server: %w", err)
+			r.env.fail("server: %w", err)
 		}
 	})
 	for i := range p.clients {
-		c := &turnsClient{run: r, index: i, draw: newDraw(r.draw.Uint64())}
+		c := &turnsClient{run: r, index: i, draw: newDraw(r.env.draw.Uint64())}
 		e.client(fmt.Sprintf("cn%d", i%computeHosts), fmt.Sprintf("client-%d", i), c.serve)
 	}
-	if err := r.run(); err != nil {
+	if err := r.env.run(); err != nil {
 		return err
 	}
-	r.note("%d locks taken, %d of them after the death of the server's process; %d clients died, %d connections failed", r.taken, r.unserved, len(p.dies), r.broken)
+	r.env.note("%d locks taken, %d of them after the death of the server's process; %d clients died, %d connections failed", r.taken, r.unserved, len(p.dies), r.broken)
 	if n := h.Counters().RingRefused; n > 0 {
 		return fmt.Errorf("the server's NIC has refused %d entries", n)
 	}
@@ -116,7 +116,7 @@ func (r *turnsRun) serve(h *simrack.Host, ctx verbs.Context) error {
 		}
 		private := req.Private()
 		client := parseRemotes(private[1:])[0]
-		b := newChainBuild(&chainServer{host: h}, ctx, pd, redn.LockReceives, client)
+		b := (&chainServer{host: h}).newBuild(ctx, pd, redn.LockReceives, client)
 		if err := b.lockProgram(redn.MemOf(locks)); err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (r *turnsRun) serve(h *simrack.Host, ctx verbs.Context) error {
 		}
 	}
 	if r.plan.kill {
-		r.rack.At(r.rack.Now(), func() { r.killed = true; h.CrashApps() })
+		r.env.rack.At(r.env.rack.Now(), func() { r.killed = true; h.CrashApps() })
 	}
 	for r.ended < r.plan.clients {
 		ctx.Runtime().Sleep(turnsPause)
@@ -151,7 +151,7 @@ func (r *turnsRun) makeLocks(h *simrack.Host, ctx verbs.Context, pd verbs.PD) (v
 	if err != nil {
 		return nil, err
 	}
-	b := newChainBuild(&chainServer{host: h}, ctx, pd, 1, remote{})
+	b := (&chainServer{host: h}).newBuild(ctx, pd, 1, remote{})
 	if b.MR, err = pd.RegMR(nil, chainPool, verbs.LocalWrite); err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (c *turnsClient) serve(ctx verbs.Context) error {
 	if c.end, err = newEndsOf(ctx, verbs.QPInit{MaxSendWR: 4, MaxRecvWR: 2}, 2*turnsAsk, 8, verbs.LocalWrite|verbs.RemoteWrite); err != nil {
 		return err
 	}
-	remotes, err := c.run.env.dial(c.run.rack.Host(host), ctx, c.end.qp, turnsService, p.params, remoteOf(c.end.mr).appendTo([]byte{byte(c.index)}))
+	remotes, err := c.run.env.dial(c.run.env.rack.Host(host), ctx, c.end.qp, turnsService, p.params, remoteOf(c.end.mr).appendTo([]byte{byte(c.index)}))
 	if err != nil {
 		return err
 	}

@@ -28,9 +28,9 @@ type chainServer struct {
 
 const chainService = "redn"
 
-func newChainServer(r *chainRun) *chainServer {
-	s := &chainServer{run: r, host: r.rack.Host(server), keys: make([]redn.Operand, r.plan.buckets)}
-	d := r.draw
+func (r *chainRun) newServer() *chainServer {
+	s := &chainServer{run: r, host: r.env.rack.Host(server), keys: make([]redn.Operand, r.plan.buckets)}
+	d := r.env.draw
 	key := func() redn.Operand { return redn.Operand(1 + d.Uint64N(1<<48-1)) }
 	for i := range s.keys {
 		if d.chance(0.8) {
@@ -113,7 +113,7 @@ func (s *chainServer) unchanged() error {
 func (s *chainServer) start() {
 	s.host.Go(chainService, true, func(ctx verbs.Context) {
 		if err := s.serve(ctx); err != nil && !s.run.crashed() {
-			s.run.fail("server: %w", err)
+			s.run.env.fail("server: %w", err)
 		}
 	})
 }
@@ -147,7 +147,7 @@ func (s *chainServer) table() redn.Mem { return redn.MemOf(s.mr) }
 func (s *chainServer) accept(ctx verbs.Context, pd verbs.PD, req rdmacm.Request) error {
 	private := req.Private()
 	client := parseRemotes(private[1:])[0]
-	b := newChainBuild(s, ctx, pd, s.run.plan.rounds, client)
+	b := s.newBuild(ctx, pd, s.run.plan.rounds, client)
 	if err := b.build(s.run.plan.programs[private[0]]); err != nil {
 		return err
 	}
@@ -169,9 +169,9 @@ type chainBuild struct {
 	receives []verbs.RecvWR
 }
 
-// newChainBuild begins the program of a client whose memory is client. Its queue pairs have room for
+// newBuild begins the program of a client whose memory is client. Its queue pairs have room for
 // recvs receives.
-func newChainBuild(s *chainServer, ctx verbs.Context, pd verbs.PD, recvs int, client remote) *chainBuild {
+func (s *chainServer) newBuild(ctx verbs.Context, pd verbs.PD, recvs int, client remote) *chainBuild {
 	return &chainBuild{
 		Program: redn.Program{Context: ctx, PD: pd, CQE: 1, Receives: recvs},
 		server:  s, client: redn.Mem{Addr: client.addr, RKey: client.rkey, Len: client.n},

@@ -28,9 +28,9 @@ func TestRednKilled(t *testing.T) {
 		}
 		var answered int
 		s.run = func(e *env) error {
-			p := drawChains(e)
+			p := new(chainPlan).draw(e)
 			p.fault, p.when = chainKill, 0
-			r, err := beginChains(e, p)
+			r, err := p.begin(e)
 			if err = e.complete(r, err); r != nil {
 				answered += r.unserved
 			}

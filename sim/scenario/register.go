@@ -38,7 +38,7 @@ func Register(s Special) (remove func()) {
 func added() (out []Scenario) {
 	for _, s := range store.All() {
 		for _, one := range s.Scenarios {
-			out = append(out, Scenario{Name: one.Name, Doc: one.Doc, run: func(e *env) error { return runTrial(e, one.Trial, nil) }})
+			out = append(out, Scenario{Name: one.Name, Doc: one.Doc, run: func(e *env) error { return new(trialPlan).run(e, one.Trial, nil) }})
 		}
 	}
 	for _, s := range special {

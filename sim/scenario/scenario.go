@@ -146,17 +146,17 @@ func (s *Scenario) Args(seed uint64) string {
 // has the run of the variant without parameters.
 func All() []Scenario {
 	all := slices.Concat([]Scenario{
-		{Name: "transport", Doc: "random operations on reliable connections under random faults; checks every byte, atomic, completion and counter", run: runTransport},
+		{Name: "transport", Doc: "random operations on reliable connections under random faults; checks every byte, atomic, completion and counter", run: func(e *env) error { return new(transportPlan).run(e) }},
 		{Name: "soak", Doc: "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10% loss both ways (seeds 2 to 5: " +
 			"other faults)", run: (*env).runSoak},
 		{Name: "crash", Doc: "a memory server's NIC crashes; its clients get an error completion within the retry time; " +
 			"other connections are not affected", run: (*env).runCrash},
 		{Name: "partition", Doc: "a host is cut off for less than the retry limit; nothing is lost", run: (*env).runPartition},
 		{Name: "uc", Doc: "unreliable connections under random faults; the check computes the expected messages from the " +
-			"packets that arrived", run: runUC},
+			"packets that arrived", run: func(e *env) error { return new(ucRun).run(e) }},
 		{Name: "ud", Doc: "datagrams with right and wrong Q_Keys under random faults; the check computes the expected " +
-			"messages from the packets that arrived", run: runUD},
-		{Name: "srq", Doc: "connections under random faults to a shared receive queue, which is refilled at its limit event", run: runSRQ},
+			"messages from the packets that arrived", run: func(e *env) error { return new(udRun).run(e) }},
+		{Name: "srq", Doc: "connections under random faults to a shared receive queue, which is refilled at its limit event", run: func(e *env) error { return new(srqRun).run(e) }},
 		{Name: "clover", Doc: "clients of the store Clover under random faults and crashes; checks that histories are " +
 			"linearizable and no node (version of a value) is lost (--steer, --share-qp, --mix, --replicas, --threads)"},
 		{Name: "rnr", Doc: "RNR NAKs: one receiver posts receives late, another never does", run: (*env).runRNR},
@@ -165,15 +165,15 @@ func All() []Scenario {
 		{Name: "fusee", Doc: "clients of FUSEE's hash table under random faults of links and deaths of clients; checks that " +
 			"histories are linearizable, the replicas of the index are equal and no dead client owns a block (--mode)"},
 		{Name: "onerma", Doc: "1RMA NICs, which have no connections, under random faults, replayed frames, new keys and crashes; checks bounds of queues, " +
-			"congestion windows, keys, bytes, and that no byte changes after the end of a WRITE", run: runSolo},
+			"congestion windows, keys, bytes, and that no byte changes after the end of a WRITE", run: func(e *env) error { return new(soloPlan).run(e) }},
 		{Name: "kvcs", Doc: "clients of the store kvcs on 1RMA NICs under random faults; servers crash, hang and are cut off; " +
-			"checks that histories are linearizable", run: runCache},
+			"checks that histories are linearizable", run: func(e *env) error { return new(cachePlan).run(e) }},
 		{
 			Name: "bytekeys", Doc: "a store of byte-string keys, of which several have the same hash, over the store template, under random faults and crashes; checks that histories are linearizable",
-			run: func(e *env) error { return runTrial(e, byteKeysTrial, nil) },
+			run: func(e *env) error { return new(trialPlan).run(e, byteKeysTrial, nil) },
 		},
 		{Name: "state-store", Doc: "the switch counts requests in servers' memory under random faults and crashes; checks every counter, " +
-			"and that each count is always in exactly one place", run: runStateStore},
+			"and that each count is always in exactly one place", run: func(e *env) error { return new(statePlan).run(e) }},
 		{Name: "telemetry", Doc: "the switch counts packets of any protocol, all or a sample, in sketches in servers' memory under random faults and crashes; " +
 			"checks every counter, and that each count is always in exactly one place", run: func(e *env) error { return new(telePlan).run(e) }},
 		{Name: "packet-trace", Doc: "the switch writes the headers of packets of any protocol, all or of a sample, to rings in servers' memory under random faults and " +
@@ -189,10 +189,10 @@ func All() []Scenario {
 		{Name: "redn", Doc: "lookups and list walks that the server's NIC alone answers, by programs made of work requests, under random faults; its " +
 			"process is killed, its NIC crashes; checks every answer (--mode)"},
 		{Name: "redn-locks", Doc: "locks that the server's NIC alone hands out, by programs made of work requests, under random faults; clients die, " +
-			"the server's process is killed; checks that one client at a time has a lock, in the order of the requests", run: runTurns},
+			"the server's process is killed; checks that one client at a time has a lock, in the order of the requests", run: func(e *env) error { return new(turnsPlan).run(e) }},
 		holeScenarios()[0],
-		{Name: "crowd", Doc: "1,000 connections on 4 words, whose atomics the switch replaces; PSNs wrap around, tables stay within their bounds", run: runCrowd},
-		{Name: "hostile", Doc: "one host attacks the connections of the others; these stay undisturbed, tables stay bounded, refusals are counted", run: runHostile},
+		{Name: "crowd", Doc: "1,000 connections on 4 words, whose atomics the switch replaces; PSNs wrap around, tables stay within their bounds", run: func(e *env) error { return new(crowd).run(e) }},
+		{Name: "hostile", Doc: "one host attacks the connections of the others; these stay undisturbed, tables stay bounded, refusals are counted", run: func(e *env) error { return new(hostile).play(e) }},
 		{Name: "locks", Doc: "16 clients lock and count on 4 words, whose atomics the switch replaces; checks that histories are linearizable, and that a lock never has two owners" +
 			" (--program, --mode, --move, --change)"},
 		{Name: "planned", Doc: "2 clients, 2 words, 2 connections of the switch to a server: tries every schedule of a few packets lost, late or doubled, and of rules that change;" +

@@ -37,14 +37,14 @@ func TestSeedsThatFoundFaultsOfClover(t *testing.T) {
 		run  func(e *env) error
 		seed uint64
 	}{
-		{"--steer both --mix wear", func(e *env) error { return runCloverSteered(e, "both", "wear", nil) }, 8330000005},
-		{"--mix wear", func(e *env) error { return runCloverMixed(e, "wear", nil) }, 8340000014},
-		{"", func(e *env) error { return runCloverMixed(e, "", nil) }, 8340000407},
-		{"--share-qp", func(e *env) error { return runCloverShared(e, "") }, 8340000719},
-		{"--steer both", func(e *env) error { return runCloverSteered(e, "both", "", nil) }, 910000280},
-		{"--steer both", func(e *env) error { return runCloverSteered(e, "both", "", nil) }, 910000733},
-		{"--steer both", func(e *env) error { return runCloverSteered(e, "both", "", nil) }, 910002111},
-		{"--steer both", func(e *env) error { return runCloverSteered(e, "both", "", nil) }, 910005286},
+		{"--steer both --mix wear", func(e *env) error { return new(storePlan).runSteered(e, "both", "wear", nil) }, 8330000005},
+		{"--mix wear", func(e *env) error { return new(storePlan).runMixed(e, "wear", nil) }, 8340000014},
+		{"", func(e *env) error { return new(storePlan).runMixed(e, "", nil) }, 8340000407},
+		{"--share-qp", func(e *env) error { return new(storePlan).runShared(e, "") }, 8340000719},
+		{"--steer both", func(e *env) error { return new(storePlan).runSteered(e, "both", "", nil) }, 910000280},
+		{"--steer both", func(e *env) error { return new(storePlan).runSteered(e, "both", "", nil) }, 910000733},
+		{"--steer both", func(e *env) error { return new(storePlan).runSteered(e, "both", "", nil) }, 910002111},
+		{"--steer both", func(e *env) error { return new(storePlan).runSteered(e, "both", "", nil) }, 910005286},
 	} {
 		t.Run(fmt.Sprint(c.name, " ", c.seed), func(t *testing.T) {
 			t.Parallel()

@@ -59,11 +59,11 @@ func (r *treeRun) slack() time.Duration {
 // find out whether it holds a lock.
 const treeSlack = 200 * time.Millisecond
 
-// runTreeMixed makes one run of the scenario sherman with the mixes (named variations of the plan)
+// runMixed makes one run of the scenario sherman with the mixes (named variations of the plan)
 // whose names mixes lists. inSwitch: the switch, not the servers' NICs, executes the atomics on
 // lock words. plant is treeRun.plant and may be nil.
-func runTreeMixed(e *env, mixes string, inSwitch bool, plant func(kv.Scanner) kv.Scanner) error {
-	p := drawTree(e)
+func (p *treePlan) runMixed(e *env, mixes string, inSwitch bool, plant func(kv.Scanner) kv.Scanner) error {
+	p.draw(e)
 	p.blend(e, mixes)
 	if inSwitch {
 		p.inSwitch()
@@ -71,16 +71,16 @@ func runTreeMixed(e *env, mixes string, inSwitch bool, plant func(kv.Scanner) kv
 	return (&treeRun{env: e, plan: p, plant: plant}).run()
 }
 
-// runTreePublished makes one run with the published layout. Damage is written into the report and
+// runPublished makes one run with the published layout. Damage is written into the report and
 // is not a failure.
-func runTreePublished(e *env) error {
-	return e.asDamage(tornRun(e, layout.Published).run(), treeDamage)
+func (p *treePlan) runPublished(e *env) error {
+	return e.asDamage(p.tornRun(e, layout.Published).run(), treeDamage)
 }
 
 // tornRun returns a run with a layout of this kind in which memory copies are torn, without other
 // faults.
-func tornRun(e *env, kind layout.Kind) *treeRun {
-	p := drawTree(e)
+func (p *treePlan) tornRun(e *env, kind layout.Kind) *treeRun {
+	p.draw(e)
 	p.published(e.draw)
 	p.shape.Kind = kind
 	return &treeRun{env: e, plan: p}
@@ -88,13 +88,13 @@ func tornRun(e *env, kind layout.Kind) *treeRun {
 
 // stepRun returns a run of step, one of the designs between FG+ (the baseline of Sherman's paper)
 // and Sherman: with random faults, or with torn copies alone if torn is true.
-func stepRun(e *env, step sherman.Step, torn bool) *treeRun {
+func (p *treePlan) stepRun(e *env, step sherman.Step, torn bool) *treeRun {
 	if torn {
-		r := tornRun(e, step.Kind)
+		r := p.tornRun(e, step.Kind)
 		r.plan.step = step
 		return r
 	}
-	p := drawTree(e)
+	p.draw(e)
 	p.blend(e, "")
 	p.design(e.draw, step)
 	return &treeRun{env: e, plan: p}

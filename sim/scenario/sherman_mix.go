@@ -12,7 +12,7 @@ import (
 )
 
 // treeMixes are named variations of a plan, which `--mix` adds to any run. Without `--mix`, a run
-// has each of them with its probability. Mixes with probability 0 are those that drawTree draws
+// has each of them with its probability. Mixes with probability 0 are those that treePlan.draw draws
 // itself, for some seeds.
 var treeMixes = planMixes[*treePlan]{
 	{"sizes", 0.3, (*treePlan).mixSizes, []string{"wear"}},

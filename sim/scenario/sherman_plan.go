@@ -103,9 +103,9 @@ const (
 
 var treeMoments = [...]string{"requests", "CAS", "pages written", "writes"}
 
-func drawTree(e *env) *treePlan {
+func (p *treePlan) draw(e *env) *treePlan {
 	d := e.draw
-	p := &treePlan{
+	*p = treePlan{
 		treeWork: treeWork{
 			servers: d.between(1, 3), clients: d.between(2, 10), rounds: d.between(10, 50), keys: one(d, 2, 8, 24, 48, 80),
 			first: one(d, uint64(0), 1, 1<<40, layout.MaxKey), stride: one(d, uint64(1), 7, 1<<32), skew: one(d, 0.0, 0.3, 0.7),

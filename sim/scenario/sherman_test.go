@@ -101,7 +101,7 @@ func TestPlantedTreeBugsAreCaught(t *testing.T) {
 		caught := 0
 		for seed := uint64(1); seed <= 6; seed++ {
 			s := Scenario{Name: "sherman", run: func(e *env) error {
-				r := tornRun(e, layout.Hardened)
+				r := new(treePlan).tornRun(e, layout.Hardened)
 				r.plant = plant
 				return r.run()
 			}}
@@ -126,7 +126,7 @@ func TestPlantedTreeBugsAreCaughtInEveryMix(t *testing.T) {
 		for name, plant := range treeBugs {
 			caught := false
 			for seed := uint64(1); seed <= 40 && !caught; seed++ {
-				s := Scenario{Name: "sherman", run: func(e *env) error { return runTreeMixed(e, m.name, false, plant) }}
+				s := Scenario{Name: "sherman", run: func(e *env) error { return new(treePlan).runMixed(e, m.name, false, plant) }}
 				caught = s.Run(seed, Options{}).Err != nil
 			}
 			if !caught {

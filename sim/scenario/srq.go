@@ -31,11 +31,11 @@ type srqPair struct {
 	qp  verbs.QP // the server's queue pair
 }
 
-func runSRQ(e *env) error {
+func (r *srqRun) run(e *env) error {
 	d := e.draw
 	m := d.faultMix()
 	mtu := one(d, verbs.MTU256, verbs.MTU1024, verbs.MTU4096)
-	r := &srqRun{env: e, maxLen: d.between(1, 4*int(mtu)), recvs: d.between(2, 64)}
+	*r = srqRun{env: e, maxLen: d.between(1, 4*int(mtu)), recvs: d.between(2, 64)}
 	r.limit = d.between(1, r.recvs)
 	opt := simrack.Options{Delay: d.span(200*time.Nanosecond, 10*time.Microsecond), Window: one(d, 4, 16, 128)}
 	r.params = rdmacm.Params{PathMTU: mtu, Timeout: uint8(d.between(8, 11)), MinRNRTimer: uint8(d.between(1, 12))}

@@ -49,9 +49,9 @@ func (p *statePlan) String() string {
 	return fmt.Sprintf("%s; %d clients, %d rounds, wrap=%v; links %s; %v", p.rule(), p.clients, p.rounds, p.wrap, strings.TrimSpace(p.links), &p.midFault)
 }
 
-func drawState(e *env) *statePlan {
+func (p *statePlan) draw(e *env) *statePlan {
 	d := e.draw
-	p := &statePlan{
+	*p = statePlan{
 		mode: modeHardened, stores: d.between(1, 2), shards: one(d, 1, 1, 2, 3), depth: one(d, 1, 4, 16), slots: one(d, 1, 2, 16, 1000), at: 8 * d.IntN(8),
 		per: one(d, "flow", "address"), add: one(d, "requests", "requests", "bytes"), unit: one(d, "word", "line", "page"),
 		clients: d.between(1, 8), rounds: d.between(10, 80),
@@ -88,10 +88,10 @@ type stateRun struct {
 	checks int
 }
 
-func runStateStore(e *env) error { return e.complete(beginState(e, drawState(e))) }
+func (p *statePlan) run(e *env) error { return e.complete(p.draw(e).begin(e)) }
 
-// beginState builds the rack, starts servers and clients, and schedules the fault and the checks.
-func beginState(e *env, p *statePlan) (*stateRun, error) {
+// begin builds the rack, starts servers and clients, and schedules the fault and the checks.
+func (p *statePlan) begin(e *env) (*stateRun, error) {
 	r := &stateRun{lenders: lenders{env: e, group: "count"}, plan: p}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
 	r.oracle = &stateOracle{

@@ -23,7 +23,7 @@ func playState(t *testing.T, mode string, opt Options, change func(p *statePlan)
 		p.slots = 1
 	}
 	change(p)
-	r, err := beginState(e, p)
+	r, err := p.begin(e)
 	if err == nil {
 		err = e.run()
 	}
@@ -183,10 +183,10 @@ func TestStateStorePlanted(t *testing.T) {
 		return n
 	}})
 	defer e.finish()
-	p := drawState(e)
+	p := new(statePlan).draw(e)
 	p.fault, p.rules, p.slots, p.stores = stateCalm, nil, 1, 1
 	var err error
-	if r, err = beginState(e, p); err == nil {
+	if r, err = p.begin(e); err == nil {
 		err = e.run()
 	}
 	if err == nil {

@@ -40,9 +40,8 @@ const (
 	clientContend = "contend"
 )
 
-func drawTransport(e *env) *transportPlan {
+func (p *transportPlan) draw(e *env) *transportPlan {
 	d := e.draw
-	p := &transportPlan{}
 	m := d.faultMix()
 	p.faults = m.name
 	links := one(d, []string{"cn0", "cn1"}, []string{server})
@@ -84,10 +83,10 @@ func (p *transportPlan) String() string {
 		p.faults, p.mtu, p.rack.Window, p.rack.Delay, p.params.Timeout, p.params.RdAtomic, p.wrap, p.late, strings.Join(p.kinds, "+"))
 }
 
-func runTransport(e *env) error { return playTransport(e, drawTransport(e)) }
+func (p *transportPlan) run(e *env) error { return p.draw(e).play(e) }
 
-// playTransport runs a plan, which a test may have changed.
-func playTransport(e *env, p *transportPlan) error {
+// play runs a plan, which a test may have changed.
+func (p *transportPlan) play(e *env) error {
 	if e.opt.rules != nil {
 		p.rules = e.opt.rules
 	}

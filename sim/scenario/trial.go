@@ -28,7 +28,7 @@ type trialRun struct {
 	losses  int          // faults trialMemoryLost so far
 	lost    map[int]bool // numbers of the servers that such a fault has hit
 	died    bool         // the programs of a host have died, and with them clients
-	tally
+	tally   tally
 	at      func(client int) (host string) // returns the name of a client's host
 	prompt  bool                           // all clients begin at once
 	ended   func(client int)               // called when a client has ended; may be nil
@@ -78,31 +78,31 @@ const (
 // UPSERTs.
 const upserts = 1.0 / 3
 
-func runTrial(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store) kv.Store) error {
-	p := drawTrial(e, own)
+func (p *trialPlan) run(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store) kv.Store) error {
+	p.draw(e, own)
 	calm := newDraw(e.seed ^ calmLane).chance(0.1)
 	if calm {
-		p.links, p.rules, p.faults, p.serverFaults = "calm ", nil, nil, nil
+		p.wire.links, p.wire.rules, p.faults, p.serverFaults = "calm ", nil, nil, nil
 	}
 	e.report.Plan = p.String()
-	r := newTrialRun(e, p, plant)
+	r := p.newRun(e, plant)
 	if err := r.begin(computeHosts); err != nil {
 		return err
 	}
 	if err := e.run(); err != nil {
 		return err
 	}
-	e.note("%d operations, %d without an answer, %d repeated, %d found no room, %d lost", r.history.Len(), r.unknown, r.retries, r.full, r.refused)
-	if calm && r.unknown > 0 {
-		return fmt.Errorf("%d operations ended without an answer, though nothing failed", r.unknown)
+	e.note("%d operations, %d without an answer, %d repeated, %d found no room, %d lost", r.history.Len(), r.tally.unknown, r.tally.retries, r.tally.full, r.tally.refused)
+	if calm && r.tally.unknown > 0 {
+		return fmt.Errorf("%d operations ended without an answer, though nothing failed", r.tally.unknown)
 	}
 	if err := r.history.Check(kv.MostStates); err != nil || p.Judge == nil || r.losses > 0 {
 		return err
 	}
-	return p.Judge(r.memory, r.unknown == 0 && !r.died)
+	return p.Judge(r.memory, r.tally.unknown == 0 && !r.died)
 }
 
-func newTrialRun(e *env, p *trialPlan, plant func(kv.Store) kv.Store) *trialRun {
+func (p *trialPlan) newRun(e *env, plant func(kv.Store) kv.Store) *trialRun {
 	return &trialRun{
 		env: e, plan: p, history: kv.NewHistory(), plant: plant, down: make(map[string]bool), lost: make(map[int]bool),
 		at: func(client int) string { return fmt.Sprintf("cn%d", client%computeHosts) },
@@ -116,10 +116,10 @@ func (r *trialRun) begin(hosts int) error {
 	if p.Server != nil {
 		rack += fmt.Sprintf("  - {name: \"md[0-%d]\", role: metadata}\n", len(serverHosts)-1)
 	}
-	if err := e.build(rack, p.rack); err != nil {
+	if err := e.build(rack, p.wire.rack); err != nil {
 		return err
 	}
-	e.setFaults(p.rules)
+	e.setFaults(p.wire.rules)
 	for i := range p.servers {
 		r.memory = append(r.memory, make([]byte, p.Memory))
 		r.serve(i)
@@ -145,7 +145,7 @@ func (r *trialRun) serve(i int) {
 
 func (r *trialRun) config(h *simrack.Host, ctx verbs.Context) passive.Config {
 	servers := r.env.addrsOf(memoryServers(r.plan.servers))
-	return passive.Config{Context: ctx, Manager: h.Manager(ctx), Params: r.plan.params, Servers: servers}
+	return passive.Config{Context: ctx, Manager: h.Manager(ctx), Params: r.plan.wire.params, Servers: servers}
 }
 
 // start runs client number id on its compute host.
@@ -180,7 +180,7 @@ func (r *trialRun) start(id int) {
 			if err := r.round(s, d, rt, w); err != nil {
 				return errors.Join(fmt.Errorf("client %d on %s: %w", id, h.Spec.Name, err), c.Close())
 			}
-			r.retries += c.Last().Retries
+			r.tally.retries += c.Last().Retries
 			if r.plan.pause > 0 && d.chance(0.25) {
 				rt.Sleep(d.span(0, r.plan.pause))
 			}
@@ -217,7 +217,7 @@ func (r *trialRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime, w *opWatch) 
 	if took := rt.Now().Sub(began); took > r.longest() {
 		return fmt.Errorf("an operation on key %d took %v: %w", key, took, err)
 	}
-	return cmp.Or(r.count(err, r.losses > 0, true), s.Err())
+	return cmp.Or(r.tally.count(err, r.losses > 0, true), s.Err())
 }
 
 // longest bounds how long one operation may take, with all faults of the plan.
@@ -226,14 +226,14 @@ func (r *trialRun) longest() time.Duration { return trialPatience + trialSlack +
 // disturb is called when an operation begins. It counts the operation, and injects the faults that
 // are due after this number of operations.
 func (r *trialRun) disturb() {
-	r.begun++
+	r.tally.begun++
 	for _, x := range r.plan.faults {
-		if x.after == r.begun {
+		if x.after == r.tally.begun {
 			r.env.rack.At(r.env.rack.Now().Add(x.late), func() { r.inject(x) })
 		}
 	}
 	for _, x := range r.plan.serverFaults {
-		if x.after == r.begun {
+		if x.after == r.tally.begun {
 			r.env.rack.At(r.env.rack.Now().Add(x.late), func() { r.failServer(x) })
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 type trialPlan struct {
 	store.Trial
-	wirePlan
+	wire                           wirePlan
 	servers, clients, rounds, keys int
 	skew                           float64 // probability with which an operation uses key 0
 	// pause is the longest pause of a client between two operations; 0 means that clients do not
@@ -71,9 +71,8 @@ func (p *trialPlan) drawMix(d *draw) {
 	p.mix = one(d, [3]float64{0.4, 0.7, 0.9}, [3]float64{0.2, 0.3, 0.65}, [3]float64{0.1, 0.9, 0.95}, [3]float64{0.3, 0.4, 0.7})
 }
 
-func drawTrial(e *env, own func(*rand.Rand, int) store.Trial) *trialPlan {
+func (p *trialPlan) draw(e *env, own func(*rand.Rand, int) store.Trial) *trialPlan {
 	d := e.draw
-	p := new(trialPlan)
 	p.drawWork(d)
 	p.drawMix(d)
 	p.Trial = own(newDraw(d.Uint64()).Rand, p.servers)
@@ -82,10 +81,10 @@ func drawTrial(e *env, own func(*rand.Rand, int) store.Trial) *trialPlan {
 	if p.Server != nil {
 		hosts = append(hosts, serverHosts...)
 	}
-	p.drawWire(e, hosts, servers, 0.6)
-	p.rack.Loopback = p.Loopback
+	p.wire.drawWire(e, hosts, servers, 0.6)
+	p.wire.rack.Loopback = p.Loopback
 	if d.chance(0.3) {
-		p.belated(d, servers)
+		p.wire.belated(d, servers)
 	}
 	if p.Crashes && d.chance(0.7) {
 		p.fail(d, servers)
@@ -126,7 +125,7 @@ func (p *trialPlan) longest() time.Duration {
 }
 
 func (p *trialPlan) String() string {
-	s := fmt.Sprintf("%s; %d servers, %d clients, %d keys, %d rounds; links %s", p.Plan, p.servers, p.clients, p.keys, p.rounds, strings.TrimSpace(p.links))
+	s := fmt.Sprintf("%s; %d servers, %d clients, %d keys, %d rounds; links %s", p.Plan, p.servers, p.clients, p.keys, p.rounds, strings.TrimSpace(p.wire.links))
 	for _, x := range p.faults {
 		s += fmt.Sprintf("; %s: %s after %d operations and %v, for %v", x.victim, x.what, x.after, x.late, x.down)
 	}

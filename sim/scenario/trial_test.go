@@ -45,7 +45,7 @@ func TestPlantedTrialBugsAreCaught(t *testing.T) {
 	} {
 		caught := false
 		for seed := uint64(1); seed <= 40 && !caught; seed++ {
-			s := Scenario{Name: "template", run: func(e *env) error { return runTrial(e, s.Scenarios[0].Trial, plant) }}
+			s := Scenario{Name: "template", run: func(e *env) error { return new(trialPlan).run(e, s.Scenarios[0].Trial, plant) }}
 			caught = s.Run(seed, Options{}).Err != nil
 		}
 		if !caught {
@@ -63,7 +63,7 @@ func TestEndlessOperation(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Scenario{Name: "template", run: func(e *env) error {
-		return runTrial(e, desc.Scenarios[0].Trial, func(s kv.Store) kv.Store { return endless{s} })
+		return new(trialPlan).run(e, desc.Scenarios[0].Trial, func(s kv.Store) kv.Store { return endless{s} })
 	}}
 	r := s.Run(1, Options{events: 20_000_000})
 	if r.Err == nil || !strings.Contains(r.Err.Error(), "has not ended") {
@@ -99,7 +99,7 @@ func TestTrialsHaveFaults(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for seed := uint64(1); seed <= 200; seed++ {
-		for _, x := range drawTrial(newEnv(Scenario{}, seed, Options{}), s.Scenarios[0].Trial).faults {
+		for _, x := range new(trialPlan).draw(newEnv(Scenario{}, seed, Options{}), s.Scenarios[0].Trial).faults {
 			seen[x.what]++
 			if x.victim == survivor {
 				t.Errorf("seed %d: %s fails", seed, survivor)
@@ -123,7 +123,7 @@ func TestTrialsHaveServerFaults(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for seed := uint64(1); seed <= 200; seed++ {
-		for _, x := range drawTrial(newEnv(Scenario{}, seed, Options{}), s.Scenarios[0].Trial).serverFaults {
+		for _, x := range new(trialPlan).draw(newEnv(Scenario{}, seed, Options{}), s.Scenarios[0].Trial).serverFaults {
 			seen[x.what]++
 			if x.next == x.victim && x.what != trialServerStops && x.what != trialServerAgain {
 				t.Errorf("seed %d:%v", seed, x)

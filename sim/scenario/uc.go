@@ -48,10 +48,10 @@ type ucPair struct {
 	oracle   ucOracle
 }
 
-func runUC(e *env) error {
+func (r *ucRun) run(e *env) error {
 	d := e.draw
 	m := d.faultMix()
-	r := &ucRun{env: e, mtu: int(one(d, verbs.MTU256, verbs.MTU1024, verbs.MTU4096)), shared: d.chance(0.4), late: d.chance(0.4), byQPN: make(map[wire.QPN]*ucPair)}
+	*r = ucRun{env: e, mtu: int(one(d, verbs.MTU256, verbs.MTU1024, verbs.MTU4096)), shared: d.chance(0.4), late: d.chance(0.4), byQPN: make(map[wire.QPN]*ucPair)}
 	r.maxLen, r.recvs = d.between(1, 6*r.mtu), d.between(1, 24)
 	opt := simrack.Options{Delay: d.span(200*time.Nanosecond, 10*time.Microsecond), Window: one(d, 1, 16, 128)}
 	if m.slow {

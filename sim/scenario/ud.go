@@ -76,10 +76,10 @@ const maxDatagram = 4096 + 64
 // (IBTA 10.2.5).
 const privileged = 1 << 31
 
-func runUD(e *env) error {
+func (r *udRun) run(e *env) error {
 	d := e.draw
 	m := d.faultMix()
-	r := &udRun{
+	*r = udRun{
 		env: e, recvs: d.between(1, 24), shared: d.chance(0.4), late: d.chance(0.4), mtu: int(verbs.MTU4096),
 		byQPN: make(map[wire.QPN]*udTarget), bySrc: make(map[wire.QPN]*udSender),
 	}

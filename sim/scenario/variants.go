@@ -127,8 +127,8 @@ var families = map[string]struct {
 	"lookup":  {[]string{"mode"}, lookupVariant},
 	"planned": {[]string{"setup", "depth", "schedules", "plan"}, plannedVariant},
 	"locks":   {[]string{"program", "mode", "move", "change"}, locksVariant},
-	"fusee":   {[]string{"mode"}, byMode(runTablePublished, func(e *env) error { return runTableWith(e, nil) })},
-	"redn":    {[]string{"mode"}, byMode(runChainsPublished, func(e *env) error { return e.complete(beginChains(e, drawChains(e))) })},
+	"fusee":   {[]string{"mode"}, byMode(func(e *env) error { return new(tablePlan).runPublished(e) }, func(e *env) error { return new(tablePlan).runWith(e, nil) })},
+	"redn":    {[]string{"mode"}, byMode(func(e *env) error { return new(chainPlan).runPublished(e) }, func(e *env) error { return e.complete(new(chainPlan).draw(e).begin(e)) })},
 	"sherman": {[]string{"mode", "torn", "locks", "step", "mix"}, treeVariant},
 }
 
@@ -185,9 +185,9 @@ func cloverVariant(p Params) (func(*env) error, error) {
 		return func(e *env) error {
 			e.threads, e.replicas = p.Threads, p.Replicas
 			if p.ShareQP {
-				return runCloverShared(e, p.Mix)
+				return new(storePlan).runShared(e, p.Mix)
 			}
-			return runCloverMixed(e, p.Mix, nil)
+			return new(storePlan).runMixed(e, p.Mix, nil)
 		}, nil
 	}
 	steer := p.Steer
@@ -200,7 +200,7 @@ func cloverVariant(p Params) (func(*env) error, error) {
 		if p.ShareQP {
 			change = func(plan *storePlan) { plan.share(e.draw) }
 		}
-		return runCloverSteered(e, steer, p.Mix, change)
+		return new(storePlan).runSteered(e, steer, p.Mix, change)
 	}, nil
 }
 
@@ -222,7 +222,7 @@ func locksVariant(p Params) (func(*env) error, error) {
 	case p.Move:
 		return runLocks(modeMove), nil
 	case mode == modePublished:
-		return runLocksPublished, nil
+		return func(e *env) error { return new(lockRun).runPublished(e) }, nil
 	}
 	return runLocks(recordedHardened), nil
 }
@@ -242,17 +242,17 @@ func treeVariant(p Params) (func(*env) error, error) {
 	case p.Step != "" && (p.Mode != "" || p.Mix != "" || p.Locks != ""):
 		return nil, errors.New("--step: not with --mode, --mix or --locks")
 	case p.Step != "":
-		return func(e *env) error { return stepRun(e, step, p.Torn).run() }, nil
+		return func(e *env) error { return new(treePlan).stepRun(e, step, p.Torn).run() }, nil
 	case torn && p.Mix != "":
 		return nil, errors.New("--mix: not with torn copies alone")
 	case torn && p.Locks == locksSwitch:
 		return nil, fmt.Errorf("--locks %s: not with torn copies", locksSwitch)
 	case p.Mode == modePublished:
-		return runTreePublished, nil
+		return func(e *env) error { return new(treePlan).runPublished(e) }, nil
 	case torn:
-		return func(e *env) error { return tornRun(e, layout.Hardened).run() }, nil
+		return func(e *env) error { return new(treePlan).tornRun(e, layout.Hardened).run() }, nil
 	}
-	return func(e *env) error { return runTreeMixed(e, p.Mix, p.Locks == locksSwitch, nil) }, nil
+	return func(e *env) error { return new(treePlan).runMixed(e, p.Mix, p.Locks == locksSwitch, nil) }, nil
 }
 
 // alias is the name that a variant had before variants became flags. It replays seeds that were
