@@ -36,12 +36,12 @@ type chainWatch struct {
 	from, until clock.Time
 }
 
-func (w *chainWatch) look(h *holeRun, now clock.Time) {
+func (w *chainWatch) look(s *holeStore, now clock.Time) {
 	if len(w.told) == 0 {
 		return
 	}
 	in := make(map[layout.Handle]bool)
-	for _, n := range h.chain(1) {
+	for _, n := range s.chain(1) {
 		in[n] = true
 	}
 	for _, n := range w.told {
@@ -62,19 +62,20 @@ func (b broken) play(t *testing.T, mode string) (lost clock.Time, w *chainWatch,
 	w = &chainWatch{}
 	o := hole{action: "steer", params: rdmacm.Params{Timeout: 8}}
 	var h *holeRun
-	o.spy = func(_ *holeRun, ev *simnet.Event) { w.look(h, ev.At) }
+	var s *holeStore
+	o.spy = func(_ *holeTap, ev *simnet.Event) { w.look(s, ev.At) }
 	o.script = func(*holeRun) {
-		h.store(steerKey)
+		s.format(steerKey)
 		c, d := h.clients[1], h.clients[2]
-		h.expect(c.node(3, 1, steerKey), "the node of client 1")
-		h.expect(d.node(4, 1, steerKey), "the node of client 2")
+		h.expect(s.node(c, 3, 1, steerKey), "the node of client 1")
+		h.expect(s.node(d, 4, 1, steerKey), "the node of client 2")
 		if b.answer {
 			h.faults("ms0", lose(fault.Up, 1, wire.RCAtomicAck))
 		} else {
 			h.faults("ms0", lose(fault.Down, 1, wire.RCCmpSwap))
 		}
 		lost = h.rt.Now()
-		first := c.link(2, 1, 3, 1)
+		first := s.link(c, 2, 1, 3, 1)
 		if b.client >= 0 {
 			h.rack.At(lost.Add(b.client), c.host.Crash)
 		}
@@ -89,35 +90,36 @@ func (b broken) play(t *testing.T, mode string) (lost clock.Time, w *chainWatch,
 		h.rt.Sleep(3 * time.Microsecond)
 		// A client whose append is not acknowledged looks for its node in the chain before it tries
 		// again.
-		if h.linked(d.link(2, 1, 4, 1), "the append of client 2") {
+		if s.linked(s.link(d, 2, 1, 4, 1), "the append of client 2") {
 			w.told = append(w.told, 4)
-		} else if h.retry(d, 4); len(h.damage) == 0 {
+		} else if s.retry(d, 4); len(h.damage) == 0 {
 			w.told = append(w.told, 4)
 		}
 		if b.client < 0 {
-			if !h.linked(first, "the append of client 1") && !inChain(h, 3) {
-				h.retry(c, 3)
+			if !s.linked(first, "the append of client 1") && !s.inChain(3) {
+				s.retry(c, 3)
 			}
 			w.told = append(w.told, 3)
 		}
 		h.rt.Sleep(100 * time.Millisecond)
-		w.look(h, h.rt.Now())
-		h.get(h.clients[3], layout.Location{Handle: 1, Version: firstEnd}, steerKey)
-		w.look(h, h.rt.Now())
+		w.look(s, h.rt.Now())
+		s.get(h.clients[3], layout.Location{Handle: 1, Version: firstEnd}, steerKey)
+		w.look(s, h.rt.Now())
 	}
-	s := Scenario{Name: "chain", run: func(e *env) error {
-		h = &holeRun{hole: &o, env: e, mode: mode, seen: make([]int, holeClients)}
-		e.spy = func(ev *simnet.Event) { o.spy(h, ev) }
+	chain := Scenario{Name: "chain", run: func(e *env) error {
+		h = &holeRun{hole: &o, env: e, mode: mode}
+		s = &holeStore{run: h, space: steerSpace}
+		e.spy = func(ev *simnet.Event) { o.spy(h.tap, ev) }
 		return h.play()
 	}}
-	if r := s.Run(1, Options{}); r.Err != nil {
+	if r := chain.Run(1, Options{}); r.Err != nil {
 		t.Errorf("mode %s, %v: %v", mode, b, r.Err)
 	}
 	return lost, w, h.damage
 }
 
-func inChain(h *holeRun, n layout.Handle) bool {
-	for _, x := range h.chain(1) {
+func (s *holeStore) inChain(n layout.Handle) bool {
+	for _, x := range s.chain(1) {
 		if x == n {
 			return true
 		}

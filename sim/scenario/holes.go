@@ -34,8 +34,8 @@ type hole struct {
 	open   bool // damage is expected under the hardened rule, too
 	// wrap, if not nil, may put a node in front of a host or the switch. spy, if not nil, gets all
 	// events of packets.
-	wrap func(h *holeRun, name string, n simnet.Node) simnet.Node
-	spy  func(h *holeRun, ev *simnet.Event)
+	wrap func(t *holeTap, name string, n simnet.Node) simnet.Node
+	spy  func(t *holeTap, ev *simnet.Event)
 }
 
 // holeScenarios returns the scenario that runs all holes, and one for each hole.
@@ -92,9 +92,7 @@ type holeRun struct {
 	begin   func() // called when the rack is built and before it runs; may be nil
 	damage  []string
 	err     error
-
-	server *sender // sends packets on the server's link; nil unless the hole's function wrap has made it
-	seen   []int   // by client: a number that the hole's spy keeps, such as the last MSN or the count of notifications
+	tap     *holeTap
 }
 
 // run runs the script under the published and under the hardened rule. It returns an error if the
@@ -103,9 +101,9 @@ type holeRun struct {
 func (o hole) run(e *env) error {
 	found := make(map[string][]string)
 	for _, m := range []string{recordedPublished, recordedHardened} {
-		h := &holeRun{hole: &o, env: e, mode: m, seen: make([]int, holeClients)}
+		h := &holeRun{hole: &o, env: e, mode: m}
 		if e.spy = nil; o.spy != nil {
-			e.spy = func(ev *simnet.Event) { o.spy(h, ev) }
+			e.spy = func(ev *simnet.Event) { o.spy(h.tap, ev) }
 		}
 		if err := h.play(); err != nil {
 			return fmt.Errorf("hole %d in %s: %w", o.number, m, err)
@@ -137,10 +135,11 @@ func (h *holeRun) play() error {
 		e.finish()
 		e.rack, e.rec, e.opt.Pcap = nil, nil, nil // only the first run, that with the published rule, is captured
 	}
+	h.tap = &holeTap{run: h}
 	opt := h.hole.rack
 	opt.Datagrams = true
 	if w := h.hole.wrap; w != nil {
-		opt.Wrap = func(name string, n simnet.Node) simnet.Node { return w(h, name, n) }
+		opt.Wrap = func(name string, n simnet.Node) simnet.Node { return w(h.tap, name, n) }
 	}
 	file := fmt.Sprintf(holeRack, h.action, h.mode, switchService)
 	if h.mode == modeForward {

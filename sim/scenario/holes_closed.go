@@ -13,17 +13,17 @@ import (
 // hole could be shown while they were open. A test plants each of them in the switch and checks
 // that the script finds the damage.
 var closedHoles = []hole{
-	{number: 3, same: true, title: "packets that stay on a connection whose other packets were moved", script: holeUnmoved},
-	{number: 9, same: true, title: "one ACK covers several atomics", script: holeCoalesced, rack: simrack.Options{Recovery: simrack.Recovery{Acks: 4}}},
-	{number: 11, same: true, title: "a WRITE in place of an atomic requests an ACK", script: holeAckReq},
-	{number: 13, same: true, title: "a CAS that is sent again is not decided again", script: holeDecidedOnce},
-	{number: 24, same: true, title: "a queue pair number is reused", script: holeSameNumber},
-	{number: 45, same: true, title: "the byte order of an operand", script: holeByteOrder},
+	{number: 3, same: true, title: "packets that stay on a connection whose other packets were moved", script: (*holeRun).unmoved},
+	{number: 9, same: true, title: "one ACK covers several atomics", script: (*holeRun).coalesced, rack: simrack.Options{Recovery: simrack.Recovery{Acks: 4}}},
+	{number: 11, same: true, title: "a WRITE in place of an atomic requests an ACK", script: (*holeRun).ackReq},
+	{number: 13, same: true, title: "a CAS that is sent again is not decided again", script: (*holeRun).decidedOnce},
+	{number: 24, same: true, title: "a queue pair number is reused", script: (*holeRun).sameNumber},
+	{number: 45, same: true, title: "the byte order of an operand", script: (*holeRun).byteOrder},
 }
 
-// holeUnmoved: on one connection, long WRITEs and READs, which the switch leaves on the client's
+// unmoved: on one connection, long WRITEs and READs, which the switch leaves on the client's
 // connection, come between FETCH_ADDs, which it moves to a switch's connection.
-func holeUnmoved(h *holeRun) {
+func (h *holeRun) unmoved() {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
 	for i := range uint64(3) {
@@ -35,8 +35,8 @@ func holeUnmoved(h *holeRun) {
 	h.want(lockAt, 8, "three additions of 1")
 }
 
-// holeCoalesced: eight additions are in flight, and the server answers four of them with one ACK.
-func holeCoalesced(h *holeRun) {
+// coalesced: eight additions are in flight, and the server answers four of them with one ACK.
+func (h *holeRun) coalesced() {
 	h.warm(lockAt, 5)
 	up := h.rack.Host("ms0").Link()
 	before := up.Stats(fault.Up).Sent
@@ -55,9 +55,9 @@ func holeCoalesced(h *holeRun) {
 	}
 }
 
-// holeAckReq: the switch sends a WRITE in place of an atomic. If this WRITE did not request an ACK,
+// ackReq: the switch sends a WRITE in place of an atomic. If this WRITE did not request an ACK,
 // the server would not answer it, and the client of the atomic would wait.
-func holeAckReq(h *holeRun) {
+func (h *holeRun) ackReq() {
 	h.warm(lockAt, 5)
 	for i, c := range h.clients {
 		h.soon(c.cas(lockAt, 5+uint64(i), 6+uint64(i)), "CAS")
@@ -65,9 +65,9 @@ func holeAckReq(h *holeRun) {
 	h.soon(h.clients[1].write(otherAt, 7, 8), "WRITE")
 }
 
-// holeDecidedOnce: the answer to a CAS is lost, the next client sets the word back, and the first
+// decidedOnce: the answer to a CAS is lost, the next client sets the word back, and the first
 // client sends its CAS again. If the switch decided this CAS a second time, it would succeed twice.
-func holeDecidedOnce(h *holeRun) {
+func (h *holeRun) decidedOnce() {
 	h.warm(lockAt, 5)
 	h.faults("cn1", lose(fault.Down, 1, wire.RCAtomicAck))
 	a := h.clients[1].cas(lockAt, 5, 6)
@@ -80,9 +80,9 @@ func holeDecidedOnce(h *holeRun) {
 	h.want(lockAt, 5, "5→6, and then 6→5")
 }
 
-// holeSameNumber: a client's host reboots and gives its new queue pair the QPN that the old one
+// sameNumber: a client's host reboots and gives its new queue pair the QPN that the old one
 // had.
-func holeSameNumber(h *holeRun) {
+func (h *holeRun) sameNumber() {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
 	before := c.end.qp.QPN()
@@ -113,9 +113,9 @@ func holeSameNumber(h *holeRun) {
 	h.want(lockAt, 11, "six CAS in a row")
 }
 
-// holeByteOrder: atomics on a word whose bytes all differ. A wrong byte order in the switch would
+// byteOrder: atomics on a word whose bytes all differ. A wrong byte order in the switch would
 // give a wrong value.
-func holeByteOrder(h *holeRun) {
+func (h *holeRun) byteOrder() {
 	const v = 0x0102030405060708
 	h.warm(lockAt, v)
 	h.soon(h.clients[1].cas(lockAt, v, v+1), "CAS")

@@ -11,22 +11,22 @@ import (
 )
 
 var livenessHoles = []hole{
-	{number: 1, title: "a client dies and its request is lost: no client fills the gap", script: holeDeadClient},
-	{number: 2, title: "one client's lost packet makes all clients send again", script: holeBroadcast},
-	{number: 4, title: "the owner of the shared connection ends", script: holeOwnerEnds},
-	{number: 5, title: "packets of other clients come between those of a long message", script: holeInterleaved, rack: simrack.Options{Rate: 1e9}},
-	{number: 7, title: "more atomics than the server remembers", action: "move", script: holeDepth7, params: rdmacm.Params{Timeout: 10, RdAtomic: 2}},
-	{number: 10, title: "an answer comes before the response to an earlier READ", script: holeEarlyAnswer},
-	{number: 12, title: "more requests than the ring has places", script: holeRing},
-	{number: 20, title: "one client's wrong R_Key ends the connection of all clients", script: holeBadKey},
+	{number: 1, title: "a client dies and its request is lost: no client fills the gap", script: (*holeRun).deadClient},
+	{number: 2, title: "one client's lost packet makes all clients send again", script: (*holeRun).broadcast},
+	{number: 4, title: "the owner of the shared connection ends", script: (*holeRun).ownerEnds},
+	{number: 5, title: "packets of other clients come between those of a long message", script: (*holeRun).interleaved, rack: simrack.Options{Rate: 1e9}},
+	{number: 7, title: "more atomics than the server remembers", action: "move", script: (*holeRun).depth7, params: rdmacm.Params{Timeout: 10, RdAtomic: 2}},
+	{number: 10, title: "an answer comes before the response to an earlier READ", script: (*holeRun).earlyAnswer},
+	{number: 12, title: "more requests than the ring has places", script: (*holeRun).ring},
+	{number: 20, title: "one client's wrong R_Key ends the connection of all clients", script: (*holeRun).badKey},
 }
 
 // rto is the switch's first retransmission timeout, 1 ms, and some time for the answer.
 const rto = time.Millisecond + 500*time.Microsecond
 
-// holeDeadClient: the switch moves client 1's CAS, the CAS is lost on its way to the server, and
+// deadClient: the switch moves client 1's CAS, the CAS is lost on its way to the server, and
 // client 1 dies, so that it never sends the CAS again. Client 2 uses the same word.
-func holeDeadClient(h *holeRun) {
+func (h *holeRun) deadClient() {
 	h.warm(lockAt, 5)
 	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteOnly, wire.RCCmpSwap))
 	h.clients[1].cas(lockAt, 5, 6)
@@ -52,9 +52,9 @@ func (h *holeRun) stalled(who string) {
 	}
 }
 
-// holeBroadcast: eight clients have requests on the shared connection, and one packet is lost. At
+// broadcast: eight clients have requests on the shared connection, and one packet is lost. At
 // most one client may get a NAK that makes it send again.
-func holeBroadcast(h *holeRun) {
+func (h *holeRun) broadcast() {
 	h.warm(lockAt, 5)
 	var before [holeClients]uint64
 	for i, c := range h.clients {
@@ -76,10 +76,10 @@ func holeBroadcast(h *holeRun) {
 	h.want(lockAt, 5+holeClients, "eight additions of 1")
 }
 
-// holeOwnerEnds: under the published rule, the switch borrows the connection of the first client as
+// ownerEnds: under the published rule, the switch borrows the connection of the first client as
 // its shared connection. That client destroys its queue pair. Then another client posts a CAS. The
 // packet that the switch sends to the server for this CAS is lost once.
-func holeOwnerEnds(h *holeRun) {
+func (h *holeRun) ownerEnds() {
 	h.warm(lockAt, 5)
 	owner := h.clients[0]
 	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteOnly, wire.RCCmpSwap))
@@ -90,9 +90,9 @@ func holeOwnerEnds(h *holeRun) {
 	h.expect(a, "client 2, after client 0 has ended")
 }
 
-// holeInterleaved: the client whose connection is shared sends a message of many packets. Meanwhile
+// interleaved: the client whose connection is shared sends a message of many packets. Meanwhile
 // another client posts a CAS, and the switch sends its packet between the packets of this message.
-func holeInterleaved(h *holeRun) {
+func (h *holeRun) interleaved() {
 	h.warm(lockAt, 5)
 	long := h.clients[0].write(nodeAt, 9, 8192)
 	h.rt.Sleep(30 * time.Microsecond)
@@ -101,11 +101,11 @@ func holeInterleaved(h *holeRun) {
 	h.expect(long, "the long WRITE of client 0")
 }
 
-// holeDepth7: the server remembers the answers to the last two atomics of a connection, as it has
+// depth7: the server remembers the answers to the last two atomics of a connection, as it has
 // negotiated with the client. The answer to client 1 is lost. Before client 1 sends its atomic
 // again, the atomics of other clients on the shared connection push that answer out of the server's
 // memory.
-func holeDepth7(h *holeRun) {
+func (h *holeRun) depth7() {
 	h.warm(lockAt, 5)
 	h.faults("ms0", lose(fault.Up, 1, wire.RCAtomicAck))
 	a := h.clients[1].add(lockAt, 1)
@@ -120,9 +120,9 @@ func holeDepth7(h *holeRun) {
 	h.want(lockAt, 5+13, "13 additions of 1")
 }
 
-// holeEarlyAnswer: a READ of several packets stays on the client's connection, and its response is
+// earlyAnswer: a READ of several packets stays on the client's connection, and its response is
 // slow. The FETCH_ADD behind it is moved and answered first.
-func holeEarlyAnswer(h *holeRun) {
+func (h *holeRun) earlyAnswer() {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
 	before := c.host.Counters().ImpliedNakSeqErr
@@ -139,10 +139,10 @@ func holeEarlyAnswer(h *holeRun) {
 	}
 }
 
-// holeRing: client 1 has one WRITE in flight. Then all others have 128 each on one queue pair, and
+// ring: client 1 has one WRITE in flight. Then all others have 128 each on one queue pair, and
 // three of them 128 more on a second one: more than the 1024 places of the ring of the published
 // switch, which puts all of them on one connection.
-func holeRing(h *holeRun) {
+func (h *holeRun) ring() {
 	h.warm(lockAt, 0)
 	first := make(map[*holeClient]*ends)
 	for _, c := range h.clients[2:5] {
@@ -182,9 +182,9 @@ func holeRing(h *holeRun) {
 	}
 }
 
-// holeBadKey: one client uses a wrong R_Key for a word that all others use. The server's fatal NAK
+// badKey: one client uses a wrong R_Key for a word that all others use. The server's fatal NAK
 // must end only that client's connection.
-func holeBadKey(h *holeRun) {
+func (h *holeRun) badKey() {
 	h.warm(lockAt, 5)
 	bad := h.clients[3].post(verbs.SendWR{Op: verbs.OpCmpSwap, CompareAdd: 5, Swap: 9, RKey: h.clients[3].mem.rkey ^ 0x5a5a}, lockAt, 8)
 	a := h.clients[2].cas(lockAt, 5, 6)

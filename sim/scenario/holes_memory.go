@@ -12,18 +12,19 @@ import (
 // memoryHoles lists the holes that need other memory of the server than the other scripts: another
 // protection domain, a second store, nodes of several packets, and operations that most NICs lack.
 var memoryHoles = []hole{
-	{number: 22, open: true, title: "one protection domain for all", script: holeOneDomain},
-	{number: 27, action: "steer", title: "the tail is in other memory", script: holeOtherMemory},
-	{number: 37, action: "steer", title: "values of more than one packet", script: holeLongNode},
-	{number: 39, title: "masked atomics are not seen", script: holeMaskedAtomic},
+	{number: 22, open: true, title: "one protection domain for all", script: (*holeRun).oneDomain},
+	{number: 27, action: "steer", title: "the tail is in other memory", script: onStore(steerSpace, (*holeStore).otherMemory)},
+	{number: 37, action: "steer", title: "values of more than one packet", script: onStore(longSpace, (*holeStore).longNode)},
+	{number: 39, title: "masked atomics are not seen", script: (*holeRun).maskedAtomic},
 }
 
 // otherService is the name of a service of the server with a protection domain and memory of its own.
 const otherService = "other"
 
-// other starts otherService on the server, and connects client c to it: from then on the client's
-// requests go to the memory of that service.
-func (h *holeRun) other(c *holeClient) error {
+// dialOther starts otherService on the server, and connects the client to it: from then on its requests
+// go to the memory of that service.
+func (c *holeClient) dialOther() error {
+	h := c.run
 	ms := h.rack.Host("ms0")
 	ms.Go(otherService, true, func(ctx verbs.Context) {
 		pd, err := ctx.AllocPD()
@@ -52,13 +53,13 @@ func (h *holeRun) other(c *holeClient) error {
 	return err
 }
 
-// holeOneDomain: client 1's queue pair at the server is of another protection domain than the lock. Its
+// oneDomain: client 1's queue pair at the server is of another protection domain than the lock. Its
 // CAS on the lock must fail, as it would without the switch.
-func holeOneDomain(h *holeRun) {
+func (h *holeRun) oneDomain() {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
 	lock := c.mem
-	if h.err = h.other(c); h.err != nil {
+	if h.err = c.dialOther(); h.err != nil {
 		return
 	}
 	h.expect(c.write(nodeAt, 1, 4096), "a WRITE of several packets to the client's own memory")
@@ -73,25 +74,23 @@ func holeOneDomain(h *holeRun) {
 	}
 }
 
-// holeOtherMemory: there are two stores on the server, and both have the key. The client of the second
+// otherMemory: there are two stores on the server, and both have the key. The client of the second
 // store appends and reads there. Its requests must not go to the first store.
-func holeOtherMemory(h *holeRun) {
-	h.store(steerKey)
+func (s *holeStore) otherMemory() {
+	h := s.run
+	s.format(steerKey)
 	c := h.clients[1]
-	if h.err = h.other(c); h.err != nil {
+	if h.err = c.dialOther(); h.err != nil {
 		return
 	}
-	super := layout.Superblock{Format: layout.Hardened, Generation: 1, Space: steerSpace, Store: 2}
-	b := make([]byte, layout.SuperblockLen)
-	super.Put(b)
-	h.expect(c.put(0, b), "the superblock of the second store")
-	h.expect(c.node(1, 1, steerKey), "its first node")
-	h.expect(c.node(2, 1, steerKey), "its second node")
-	if !h.linked(c.link(1, 1, 2, 1), "its append") {
+	s.super(c, 2, "the superblock of the second store")
+	h.expect(s.node(c, 1, 1, steerKey), "its first node")
+	h.expect(s.node(c, 2, 1, steerKey), "its second node")
+	if !s.linked(s.link(c, 1, 1, 2, 1), "its append") {
 		h.harm("the append in the second store has failed, and no other client appends there")
 		return
 	}
-	if v, ok := h.get(c, layout.Location{Handle: 1, Version: firstEnd}, steerKey); !ok || v != 2 {
+	if v, ok := s.get(c, layout.Location{Handle: 1, Version: firstEnd}, steerKey); !ok || v != 2 {
 		h.harm("a client of the second store reads node %d, want 2", v)
 	}
 }
@@ -104,19 +103,13 @@ const (
 	longNode  = 2048
 )
 
-// holeLongNode: the tail of a chain is a node of two packets. A client reads an older node, and is
+// longNode: the tail of a chain is a node of two packets. A client reads an older node, and is
 // answered with the tail. The second packet of the answer is lost, so that its NIC asks for the rest: it
 // must be that of the same node.
-func holeLongNode(h *holeRun) {
-	at := func(n layout.Handle) int {
-		p, _ := longSpace.Place(n)
-		return p.Offset
-	}
-	super := layout.Superblock{Format: layout.Hardened, Generation: 1, Space: longSpace, Store: 1}
-	b := make([]byte, layout.SuperblockLen)
-	super.Put(b)
+func (s *holeStore) longNode() {
+	h := s.run
 	c := h.clients[0]
-	h.expect(c.put(0, b), "the superblock")
+	s.super(c, 1, "the superblock")
 	for n := layout.Handle(longFirst); n < longFirst+3; n++ {
 		b := make([]byte, longNode)
 		value := make([]byte, longNode-128)
@@ -124,15 +117,15 @@ func holeLongNode(h *holeRun) {
 			value[i] = byte(n)
 		}
 		layout.Hardened.PutNode(b, layout.Header(1), steerKey, value)
-		h.expect(c.put(at(n), b), "a node")
+		h.expect(c.put(s.at(n), b), "a node")
 		if n > longFirst {
 			swap := layout.Superseded(1, layout.Location{Handle: n, Version: 1})
-			h.linked(c.cas(at(n-1), uint64(layout.Header(1)), uint64(swap)), "its append")
+			s.linked(c.cas(s.at(n-1), uint64(layout.Header(1)), uint64(swap)), "its append")
 		}
 	}
 	d := h.clients[1]
 	h.faults("ms0", lose(fault.Up, 1, wire.RCReadResponseLast))
-	a := d.read(at(longFirst), longNode)
+	a := d.read(s.at(longFirst), longNode)
 	h.expect(a, "the READ of a long node that lost a packet of its answer")
 	got := d.end.buf[a.slot*holeSlot:][:longNode]
 	if first, last := got[longNode/2-1], got[longNode/2]; first != last {
@@ -140,8 +133,8 @@ func holeLongNode(h *holeRun) {
 	}
 }
 
-// holeMaskedAtomic: client 1 takes the lock by a masked CMP_SWAP. The next CAS must find that value.
-func holeMaskedAtomic(h *holeRun) {
+// maskedAtomic: client 1 takes the lock by a masked CMP_SWAP. The next CAS must find that value.
+func (h *holeRun) maskedAtomic() {
 	h.warm(lockAt, 5)
 	all := ^uint64(0)
 	masked := h.clients[1].post(verbs.SendWR{Op: verbs.OpMaskedCmpSwap, CompareAdd: 5, Swap: 9, CompareAddMask: all, SwapMask: all}, lockAt, 8)

@@ -155,7 +155,7 @@ func TestPlantedHolesAreCaught(t *testing.T) {
 				b.Node = n
 				return b
 			}})
-			h := &holeRun{hole: &o, env: e, mode: m, seen: make([]int, holeClients)}
+			h := &holeRun{hole: &o, env: e, mode: m}
 			err := h.play()
 			if e.finish(); err == nil && len(h.damage) == 0 {
 				t.Errorf("hole %d in %s: no damage", o.number, m)

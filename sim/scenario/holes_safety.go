@@ -36,15 +36,15 @@ func holes() []hole {
 }
 
 var safetyHoles = []hole{
-	{number: 14, title: "the answer is lost after its map entry was reused", script: holeLateRetry},
-	{number: 15, title: "a failing CAS writes the old value over a release", script: holeFailingCAS},
-	{number: 16, title: "a release by WRITE is not seen", script: holeRelease},
-	{number: 17, title: "a release overtakes the node that it publishes", action: "move", script: holeNode},
-	{number: 18, title: "the first answer fills the cache while others are in flight", script: holeFirstAnswer},
-	{number: 19, title: "the cache outlives the server", script: holeServerRestart},
-	{number: 41, title: "a request is lost before the switch and the next one is not", script: holeGap},
-	{number: 42, title: "an answer on one connection acknowledges a request that was lost on the other", action: "move", script: holeOtherAnswer},
-	{number: 43, title: "a NAK on the client's connection acknowledges a request that was moved and lost", action: "move", script: holeOwnNak},
+	{number: 14, title: "the answer is lost after its map entry was reused", script: (*holeRun).lateRetry},
+	{number: 15, title: "a failing CAS writes the old value over a release", script: (*holeRun).failingCAS},
+	{number: 16, title: "a release by WRITE is not seen", script: (*holeRun).release},
+	{number: 17, title: "a release overtakes the node that it publishes", action: "move", script: (*holeRun).node},
+	{number: 18, title: "the first answer fills the cache while others are in flight", script: (*holeRun).firstAnswer},
+	{number: 19, title: "the cache outlives the server", script: (*holeRun).serverRestart},
+	{number: 41, title: "a request is lost before the switch and the next one is not", script: (*holeRun).gap},
+	{number: 42, title: "an answer on one connection acknowledges a request that was lost on the other", action: "move", script: (*holeRun).otherAnswer},
+	{number: 43, title: "a NAK on the client's connection acknowledges a request that was moved and lost", action: "move", script: (*holeRun).ownNak},
 }
 
 // lose returns a rule that drops the next n packets with the opcodes ops in direction dir.
@@ -58,9 +58,9 @@ func delay(dir fault.Dir, d time.Duration, n int, ops ...wire.Opcode) fault.Rule
 	return fault.Rule{Kind: fault.Delay, Dir: dir, Delay: d, Count: n, Match: fault.Match{Opcodes: ops}}
 }
 
-// holeLateRetry: the answer to client 1's CAS is lost. Before client 1 sends the CAS again,
+// lateRetry: the answer to client 1's CAS is lost. Before client 1 sends the CAS again,
 // requests of other clients have used every place of the switch's ring.
-func holeLateRetry(h *holeRun) {
+func (h *holeRun) lateRetry() {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
 	h.faults("cn1", lose(fault.Down, 1, wire.RCAtomicAck))
@@ -81,9 +81,9 @@ func holeLateRetry(h *holeRun) {
 	}
 }
 
-// holeFailingCAS: client 1 has the lock. Client 2's CAS must fail, but its packet is delayed on the
+// failingCAS: client 1 has the lock. Client 2's CAS must fail, but its packet is delayed on the
 // way to the server and arrives after client 1 has released the lock.
-func holeFailingCAS(h *holeRun) {
+func (h *holeRun) failingCAS() {
 	h.warm(lockAt, 0)
 	h.expect(h.clients[1].cas(lockAt, 0, 77), "the holder's CAS")
 	h.faults("ms0", delay(fault.Down, 30*time.Microsecond, 1, wire.RCWriteOnly, wire.RCCmpSwap))
@@ -98,9 +98,9 @@ func holeFailingCAS(h *holeRun) {
 	}
 }
 
-// holeRelease: the lock is taken by CAS and released by a WRITE, as in Sherman. The switch must
+// release: the lock is taken by CAS and released by a WRITE, as in Sherman. The switch must
 // notice the WRITE.
-func holeRelease(h *holeRun) {
+func (h *holeRun) release() {
 	h.warm(lockAt, 0)
 	h.expect(h.clients[1].cas(lockAt, 0, 77), "the holder's CAS")
 	h.expect(h.clients[1].write(lockAt, 0, 8), "the release")
@@ -112,9 +112,9 @@ func holeRelease(h *holeRun) {
 	h.want(lockAt, 88, "the next client took the lock")
 }
 
-// holeNode: a client posts a WRITE of a node and the release of its lock with one doorbell, and the
+// node: a client posts a WRITE of a node and the release of its lock with one doorbell, and the
 // node's first packet is lost. The lock must not become free before the node is written.
-func holeNode(h *holeRun) {
+func (h *holeRun) node() {
 	h.warm(lockAt, 77)
 	c := h.clients[1]
 	h.expect(c.write(lockAt, 77, 8), "WRITE of the lock") // the switch learns from it that the R_Key is valid
@@ -135,9 +135,9 @@ func holeNode(h *holeRun) {
 	h.expect(release, "the release")
 }
 
-// holeFirstAnswer: two FETCH_ADDs to a word that the switch does not know are in flight. The answer
+// firstAnswer: two FETCH_ADDs to a word that the switch does not know are in flight. The answer
 // to the second is late, and a third FETCH_ADD arrives before it.
-func holeFirstAnswer(h *holeRun) {
+func (h *holeRun) firstAnswer() {
 	h.warm(otherAt, 0) // makes the switch move requests of all connections; the word at lockAt stays unknown to the switch
 	first := h.clients[2].add(lockAt, 1)
 	h.rt.Sleep(time.Microsecond) // the delay of a link: the switch moves the second request before the first is answered
@@ -158,9 +158,9 @@ func holeFirstAnswer(h *holeRun) {
 	h.want(lockAt, 3, "three additions of 1")
 }
 
-// holeServerRestart: the memory server crashes and restarts with empty memory, and clients make new
+// serverRestart: the memory server crashes and restarts with empty memory, and clients make new
 // connections. The values of words that the switch has stored are wrong now.
-func holeServerRestart(h *holeRun) {
+func (h *holeRun) serverRestart() {
 	h.warm(lockAt, 77)
 	ms := h.rack.Host("ms0")
 	ms.Crash()
@@ -196,9 +196,9 @@ func (c *holeClient) insist(off int, compare, swap uint64) *answer {
 	return nil
 }
 
-// holeGap: a client posts two CAS, of which the second needs the result of the first, with one
+// gap: a client posts two CAS, of which the second needs the result of the first, with one
 // doorbell. The first is lost on its way to the switch.
-func holeGap(h *holeRun) {
+func (h *holeRun) gap() {
 	h.warm(lockAt, 0)
 	c := h.clients[1]
 	h.faults("cn1", lose(fault.Up, 1, wire.RCCmpSwap))
@@ -215,24 +215,24 @@ func holeGap(h *holeRun) {
 	h.want(lockAt, 2, "one client's CAS 0→1, then 1→2")
 }
 
-// holeOtherAnswer: a WRITE is moved and lost. The next WRITE stays on the client's connection, and
+// otherAnswer: a WRITE is moved and lost. The next WRITE stays on the client's connection, and
 // its ACK would acknowledge the lost one, too.
-func holeOtherAnswer(h *holeRun) {
-	shortAndLong(h, lose(fault.Down, 1, wire.RCWriteOnly))
+func (h *holeRun) otherAnswer() {
+	h.clients[1].shortAndLong(lose(fault.Down, 1, wire.RCWriteOnly))
 }
 
-// holeOwnNak: a WRITE is moved and lost. The long WRITE behind it loses a packet on the client's
+// ownNak: a WRITE is moved and lost. The long WRITE behind it loses a packet on the client's
 // connection. The server's NAK for this packet would acknowledge the lost WRITE.
-func holeOwnNak(h *holeRun) {
-	shortAndLong(h, lose(fault.Down, 1, wire.RCWriteOnly), lose(fault.Down, 1, wire.RCWriteMiddle))
+func (h *holeRun) ownNak() {
+	h.clients[1].shortAndLong(lose(fault.Down, 1, wire.RCWriteOnly), lose(fault.Down, 1, wire.RCWriteMiddle))
 }
 
-// shortAndLong makes a client post two WRITEs with one doorbell, under the given faults of the
+// shortAndLong makes the client post two WRITEs with one doorbell, under the given faults of the
 // server's link: a short one, which the switch moves, and one of several packets, which it does not
 // move.
-func shortAndLong(h *holeRun, faults ...fault.Rule) {
+func (c *holeClient) shortAndLong(faults ...fault.Rule) {
+	h := c.run
 	h.warm(otherAt, 0)
-	c := h.clients[1]
 	h.expect(c.write(lockAt, 1, 8), "WRITE")
 	h.expect(c.write(lockAt, 2, 8), "WRITE")
 	h.faults("ms0", faults...)

@@ -41,7 +41,7 @@ func TestPlantedSharedTailIsCaught(t *testing.T) {
 		}
 		e := newEnv(Scenario{}, 1, Options{})
 		o.params, o.rack.Program = holeParams, steering(folder{cloversteer.New(cloversteer.Config{})})
-		h := &holeRun{hole: &o, env: e, mode: recordedHardened, seen: make([]int, holeClients)}
+		h := &holeRun{hole: &o, env: e, mode: recordedHardened}
 		err := h.play()
 		e.finish()
 		if found := err != nil || len(h.damage) > 0; found != (o.number == 46) {
@@ -76,7 +76,7 @@ func TestPlantedResentAppendIsCaught(t *testing.T) {
 			return false, again
 		}}
 	}})
-	h := &holeRun{hole: &o, env: e, mode: recordedPublished, seen: make([]int, holeClients)}
+	h := &holeRun{hole: &o, env: e, mode: recordedPublished}
 	err := h.play()
 	if e.finish(); err != nil || len(h.damage) == 0 {
 		t.Errorf("%v, damage: %v", err, h.damage)
