@@ -119,7 +119,7 @@ func (s *session) writeWord(slot, off int, v uint64) error {
 }
 
 // planAtomic returns the plan of the bandwidth and latency tests of atomics.
-func planAtomic(c *Config) plan {
+func (c *Config) planAtomic() plan {
 	run := func(s *session, res *Result) error {
 		a := &atomics{s: s, total: c.Iters, cas: func(int) bool { return c.Type == "cas" }}
 		j := a.stream(c.Verify)

@@ -105,7 +105,7 @@ func (s *session) transfer(op string, code verbs.WROpcode, total, index int, loc
 	}
 }
 
-func planWriteBW(c *Config) plan {
+func (c *Config) planWriteBW() plan {
 	slots := c.hotSlots()
 	local := slots
 	run := func(s *session, res *Result) error {
@@ -154,7 +154,7 @@ func (s *session) readBack(c *Config, n, at, base int, res *Result) error {
 	return s.run(j)
 }
 
-func planReadBW(c *Config) plan {
+func (c *Config) planReadBW() plan {
 	slots, remote := c.hotSlots(), c.hotSlots()
 	if c.Verify {
 		// The peer has one slot more than this side, so that a local slot never gets the same content

@@ -51,7 +51,7 @@ const (
 )
 
 // planLanes is the plan of a SEND test over lanes.
-func planLanes(c *Config) plan {
+func (c *Config) planLanes() plan {
 	l, _ := c.lanes()
 	mode := modeSink
 	if c.Test == SendLat {

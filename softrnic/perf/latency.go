@@ -80,7 +80,7 @@ func (l *Latencies) Summary(size, iters int) *Latency {
 }
 
 // planLat returns the plan of the latency tests of WRITE and READ.
-func planLat(c *Config) plan {
+func (c *Config) planLat() plan {
 	op, code := "write", verbs.OpWrite
 	if c.Test == ReadLat {
 		op, code = "read", verbs.OpRead
@@ -131,9 +131,9 @@ func (s *session) verifyLat(c *Config, j *stream, res *Result) {
 	}
 }
 
-func planSendLat(c *Config) plan {
+func (c *Config) planSendLat() plan {
 	if _, ok := c.lanes(); ok {
-		return planLanes(c)
+		return c.planLanes()
 	}
 	w := request{mode: modeEcho, size: c.Size, recvs: echoReceives, seed: c.Seed, verify: c.Verify, rnrTimer: c.timer()}
 	run := func(s *session, res *Result) error { return s.pingPong(c, res) }

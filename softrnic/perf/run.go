@@ -57,9 +57,9 @@ type plan struct {
 
 // plans has a function for each test that makes its plan.
 var plans = map[string]func(*Config) plan{
-	WriteBW: planWriteBW, ReadBW: planReadBW, SendBW: planSendBW, AtomicBW: planAtomic,
-	WriteLat: planLat, ReadLat: planLat, AtomicLat: planAtomic, SendLat: planSendLat,
-	Contend: planOneWord((*session).contend), Locks: planOneWord((*session).locks), Verify: planVerify, Soak: planSoak,
+	WriteBW: (*Config).planWriteBW, ReadBW: (*Config).planReadBW, SendBW: (*Config).planSendBW, AtomicBW: (*Config).planAtomic,
+	WriteLat: (*Config).planLat, ReadLat: (*Config).planLat, AtomicLat: (*Config).planAtomic, SendLat: (*Config).planSendLat,
+	Contend: planOneWord((*session).contend), Locks: planOneWord((*session).locks), Verify: (*Config).planVerify, Soak: (*Config).planSoak,
 }
 
 // diff returns the increments of the counters that have changed.

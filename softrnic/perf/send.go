@@ -11,9 +11,9 @@ import (
 // reportPoll is the interval at which a waiting client READs the server's report.
 const reportPoll = time.Millisecond
 
-func planSendBW(c *Config) plan {
+func (c *Config) planSendBW() plan {
 	if _, ok := c.lanes(); ok {
-		return planLanes(c)
+		return c.planLanes()
 	}
 	slots := c.hotSlots()
 	if c.Verify {

@@ -8,11 +8,12 @@ import (
 
 // planVerify returns the plan of the test verify, which checks each one-sided operation in a step
 // of its own.
-func planVerify(c *Config) plan {
+func (c *Config) planVerify() plan {
 	run := func(s *session, res *Result) error {
+		v := &verification{s: s, c: c, res: res}
 		for _, step := range verifySteps {
 			start := s.rt.Now()
-			err := step.f(s, c, res)
+			err := step.f(v)
 			check := Check{Name: step.name, OK: err == nil, Took: s.rt.Now().Sub(start)}
 			if err != nil {
 				check.Err = err.Error()
@@ -30,50 +31,57 @@ func planVerify(c *Config) plan {
 	return plan{local: 2 * c.Size, slot: c.Size, bytes: c.Size + atomicBytes, run: run}
 }
 
-var verifySteps = []struct {
-	name string
-	f    func(s *session, c *Config, res *Result) error
-}{
-	{"WRITE", verifyWrite},
-	{"READ", verifyRead},
-	{"CAS", verifyCAS},
-	{"FAA", verifyFAA},
+// verification is a run of the test verify.
+type verification struct {
+	s   *session
+	c   *Config
+	res *Result
 }
 
-// verifyWrite WRITEs two messages to the same memory. The next step, verifyRead, checks that the
+var verifySteps = []struct {
+	name string
+	f    func(v *verification) error
+}{
+	{"WRITE", (*verification).write},
+	{"READ", (*verification).read},
+	{"CAS", (*verification).cas},
+	{"FAA", (*verification).faa},
+}
+
+// write WRITEs two messages to the same memory. The next step, read, checks that the
 // second one is there.
-func verifyWrite(s *session, c *Config, _ *Result) error {
+func (v *verification) write() error {
 	zero := func(int) int { return 0 }
 	for msg := range 2 {
-		s.pat.Fill(s.slot(0), uint64(msg))
-		j := s.transfer("write", verbs.OpWrite, 1, msg, zero, zero)
+		v.s.pat.Fill(v.s.slot(0), uint64(msg))
+		j := v.s.transfer("write", verbs.OpWrite, 1, msg, zero, zero)
 		j.every = 1
-		if err := s.run(j); err != nil {
+		if err := v.s.run(j); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func verifyRead(s *session, c *Config, res *Result) error {
-	clear(s.slot(1))
-	j := s.transfer("read", verbs.OpRead, 1, 0, func(int) int { return 1 }, func(int) int { return 0 })
+func (v *verification) read() error {
+	clear(v.s.slot(1))
+	j := v.s.transfer("read", verbs.OpRead, 1, 0, func(int) int { return 1 }, func(int) int { return 0 })
 	j.every = 1
-	if err := s.run(j); err != nil {
+	if err := v.s.run(j); err != nil {
 		return err
 	}
-	res.Verified += uint64(c.Size)
-	return s.check("read back of write", s.slot(1), 1)
+	v.res.Verified += uint64(v.c.Size)
+	return v.s.check("read back of write", v.s.slot(1), 1)
 }
 
-// verifyCAS does one CAS with the right compare value and one with a wrong value.
-func verifyCAS(s *session, c *Config, res *Result) error {
+// cas does one CAS with the right compare value and one with a wrong value.
+func (v *verification) cas() error {
 	const first, second = 0x1122334455667788, 0x99aabbccddeeff00
-	if err := s.writeWord(0, c.Size+casWord, first); err != nil {
+	if err := v.s.writeWord(0, v.c.Size+casWord, first); err != nil {
 		return err
 	}
 	for i, want := range []uint64{first, second} {
-		got, err := s.atomic(verbs.OpCmpSwap, c.Size+casWord, first, second)
+		got, err := v.atomic(verbs.OpCmpSwap, v.c.Size+casWord, first, second)
 		if err != nil {
 			return err
 		}
@@ -81,40 +89,40 @@ func verifyCAS(s *session, c *Config, res *Result) error {
 			return &DataError{Op: "CMP_SWAP", Msg: uint64(i), Offset: -1, Got: got, Want: want}
 		}
 	}
-	res.VerifiedAtomics += 2
-	return s.expectWord(c.Size+casWord, second)
+	v.res.VerifiedAtomics += 2
+	return v.expectWord(v.c.Size+casWord, second)
 }
 
-func verifyFAA(s *session, c *Config, res *Result) error {
+func (v *verification) faa() error {
 	const start, add = 1 << 40, 12345
-	if err := s.writeWord(0, c.Size+faaWord, start); err != nil {
+	if err := v.s.writeWord(0, v.c.Size+faaWord, start); err != nil {
 		return err
 	}
-	got, err := s.atomic(verbs.OpFetchAdd, c.Size+faaWord, add, 0)
+	got, err := v.atomic(verbs.OpFetchAdd, v.c.Size+faaWord, add, 0)
 	if err != nil {
 		return err
 	}
 	if got != start {
 		return &DataError{Op: "FETCH_ADD", Offset: -1, Got: got, Want: start}
 	}
-	res.VerifiedAtomics++
-	return s.expectWord(c.Size+faaWord, start+add)
+	v.res.VerifiedAtomics++
+	return v.expectWord(v.c.Size+faaWord, start+add)
 }
 
 // atomic executes one atomic and returns the original value.
-func (s *session) atomic(op verbs.WROpcode, off int, compareAdd, swap uint64) (uint64, error) {
-	sge := s.sges[0]
+func (v *verification) atomic(op verbs.WROpcode, off int, compareAdd, swap uint64) (uint64, error) {
+	sge := v.s.sges[0]
 	sge.Length = atomicSize
 	list := []verbs.SGE{sge}
-	err := s.run(stream{op: "atomic", total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
+	err := v.s.run(stream{op: "atomic", total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
 		wr.Op, wr.SGL, wr.CompareAdd, wr.Swap = op, list, compareAdd, swap
-		aim(wr, s.far.memory, off)
+		aim(wr, v.s.far.memory, off)
 	}})
-	return nativeWord(s.local(sge)), err
+	return nativeWord(v.s.local(sge)), err
 }
 
-func (s *session) expectWord(off int, want uint64) error {
-	got, err := s.readWord(1, off)
+func (v *verification) expectWord(off int, want uint64) error {
+	got, err := v.s.readWord(1, off)
 	if err != nil {
 		return err
 	}
