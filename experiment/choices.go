@@ -78,7 +78,7 @@ func choiceColumns() []choiceColumn {
 		{key: "published100", title: "100 %, PUBLISHED", writes: 100, box: published, data: "both"},
 		{key: "hardened50", title: "50 %, HARDENED", writes: 50, box: hardened, data: "both"},
 		{key: "hardened100", title: "100 %, HARDENED", writes: 100, box: hardened, data: "both"},
-		{key: "readP99", title: "50 %: READ p99 us", writes: 50, value: func(o *outcome) float64 { return figuresOf(o.store).readP99 }},
+		{key: "readP99", title: "50 %: READ p99 us", writes: 50, value: func(o *outcome) float64 { return o.store.figures().readP99 }},
 		{key: "bytes", title: "50 %: BYTES/OP", writes: 50, value: func(o *outcome) float64 { return o.store.BytesPerOp }},
 	}
 }
@@ -112,9 +112,9 @@ func (b *choicesBody) Run(ctx context.Context, p Platform, r *Report) error {
 				cells = append(cells, Num(c.value(&o)))
 				continue
 			case row.undo == 0:
-				cells = append(cells, Beside(mops(&o), paperMops(c.writes, c.data, b.threads)))
+				cells = append(cells, Beside(o.mops(), paperMops(c.writes, c.data, b.threads)))
 			default:
-				cells = append(cells, Num(mops(&o)))
+				cells = append(cells, Num(o.mops()))
 			}
 			failed += o.store.failures()
 			o.store.judge(r, b.quick, row.name+", "+c.title)

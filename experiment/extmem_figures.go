@@ -62,7 +62,7 @@ func memory(quick bool) []figure {
 	}
 }
 
-func gbps(o *outcome) float64 { return o.rate / 1e9 }
+func (o *outcome) gbps() float64 { return o.rate / 1e9 }
 
 // nativeFrames is the series of native verbs with which the switch's rates of store and load are
 // compared.
@@ -92,7 +92,7 @@ func bufferRates(modes ...string) figure {
 	for s, x := range pairs(list, f.data.Columns) {
 		l := s.load
 		l.Direction = x
-		f.add(figureCell{series: s.name, their: s.their, x: x, theirs: f.at("", s.their, x), load: l, value: gbps})
+		f.add(figureCell{series: s.name, their: s.their, x: x, theirs: f.at("", s.their, x), load: l, value: (*outcome).gbps})
 	}
 	return f
 }
@@ -105,7 +105,7 @@ func loadDepth(quick bool) figure {
 	}
 	for mode, n := range pairs([]string{Hardened, Published}, few([]string{"1", "2", "4", "8", "16"}, quick)) {
 		c := figureCell{
-			series: mode, their: "authors, load", x: n, theirs: math.NaN(), value: gbps,
+			series: mode, their: "authors, load", x: n, theirs: math.NaN(), value: (*outcome).gbps,
 			load: BufferRate{Direction: Load, Mode: mode, Bytes: memoryFrame, Entry: memoryEntry, Depth: int(number(n))},
 		}
 		if n == strconv.Itoa(memoryDepth) {
@@ -114,7 +114,7 @@ func loadDepth(quick bool) figure {
 		f.add(c)
 	}
 	f.add(figureCell{
-		series: "entries of 2,048 bytes", their: "authors, load", x: strconv.Itoa(memoryDepth), theirs: f.at("", "switch", Load), value: gbps,
+		series: "entries of 2,048 bytes", their: "authors, load", x: strconv.Itoa(memoryDepth), theirs: f.at("", "switch", Load), value: (*outcome).gbps,
 		load: BufferRate{Direction: Load, Mode: Hardened, Bytes: memoryFrame, Entry: 2048, Depth: memoryDepth},
 	})
 	return f

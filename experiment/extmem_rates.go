@@ -48,7 +48,7 @@ func (b *ratesBody) Run(ctx context.Context, p Platform, r *Report) error {
 		r.Platform += "\n  choice: " + c
 	}
 	directions := []string{Store, Load}
-	pairs := make(map[string][]ratePair)
+	pairs := make(ratePairs)
 	var err error
 measuring:
 	for round := range b.rounds {
@@ -65,7 +65,7 @@ measuring:
 			pairs[d] = append(pairs[d], pair)
 		}
 	}
-	reportRates(r, directions, pairs)
+	pairs.report(r, directions)
 	return err
 }
 
@@ -85,9 +85,12 @@ func (b *ratesBody) one(ctx context.Context, p Platform, r *Report, l BufferRate
 // ratePair has two rates that were measured one after the other, in bits a second.
 type ratePair struct{ ours, native float64 }
 
-// reportRates adds a row for each direction: the medians of the rates and of the ratios of each pair,
+// ratePairs has the pairs of each direction.
+type ratePairs map[string][]ratePair
+
+// report adds a row to r for each direction: the medians of the rates and of the ratios of each pair,
 // and the least and the largest ones.
-func reportRates(r *Report, directions []string, pairs map[string][]ratePair) {
+func (p ratePairs) report(r *Report, directions []string) {
 	var columns []Column
 	for _, c := range []Column{{Key: "switch", Title: "SWITCH Gb/s", Format: "%.3g"}, {Key: "native", Title: "NATIVE Gb/s", Format: "%.3g"}, {Key: "ratio", Title: "RATIO (PAPER)", Format: "%.2f"}} {
 		columns = append(columns, c, Column{Key: c.Key + "_least", Title: "LEAST", Format: c.Format}, Column{Key: c.Key + "_most", Title: "MOST", Format: c.Format})
@@ -95,7 +98,7 @@ func reportRates(r *Report, directions []string, pairs map[string][]ratePair) {
 	r.Columns(append([]Column{{Key: "frames", Title: "FRAMES"}, {Key: "rounds", Title: "ROUNDS"}}, columns...)...)
 	data := papers.MustLoad("extmem/rates")
 	for _, d := range directions {
-		list := pairs[d]
+		list := p[d]
 		if len(list) == 0 {
 			continue
 		}

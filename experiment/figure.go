@@ -480,7 +480,7 @@ func (l Words) measure(ctx context.Context, p Platform) (outcome, error) {
 }
 
 // mops returns the rate of an outcome in millions of operations a second.
-func mops(o *outcome) float64 {
+func (o *outcome) mops() float64 {
 	if o.store != nil {
 		return o.store.Throughput() / 1e6
 	}

@@ -55,7 +55,7 @@ func fakeFigure(series string, theirs func(threads int) float64) figure {
 	f := figure{key: "x", title: "a title", unit: "Mops", base: unsteered}
 	for _, n := range []int{28, 7, 14} {
 		f.cells = append(f.cells, figureCell{
-			panel: "p", series: series, their: series, x: fmt.Sprint(n), theirs: theirs(n), load: Clover{Clients: n}, value: mops,
+			panel: "p", series: series, their: series, x: fmt.Sprint(n), theirs: theirs(n), load: Clover{Clients: n}, value: (*outcome).mops,
 		})
 	}
 	return f
@@ -239,7 +239,7 @@ func TestFiguresOfUnsteadyLoadsFail(t *testing.T) {
 		p := &fakePlatform{of: func(Clover) StoreResult { return c.res }}
 		l := Clover{Clients: 7, Writes: 50}
 		b := figuresBody{quick: c.quick, list: []figure{{key: "k", x: "clients", unit: "Mops"}}}
-		b.list[0].add(ours("", "s", "7", l, mops))
+		b.list[0].add(ours("", "s", "7", l, (*outcome).mops))
 		var r Report
 		if err := b.Run(t.Context(), p, &r); err != nil {
 			t.Fatal(err)

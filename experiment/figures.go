@@ -202,7 +202,7 @@ func (o *outcome) text() string {
 	case o.order != nil:
 		return fmt.Sprintf("%.3g%% in order", 100*o.order[1])
 	case o.bits:
-		return fmt.Sprintf("%.3g Gb/s", gbps(o))
+		return fmt.Sprintf("%.3g Gb/s", o.gbps())
 	case o.incast != nil:
 		return fmt.Sprintf("%d bytes have arrived, the last at %v", o.incast.Arrived, o.incast.Last)
 	case o.solo != nil && o.solo.Rack != nil && o.solo.Ramp+o.solo.Fair > 0:
@@ -216,7 +216,7 @@ func (o *outcome) text() string {
 	case o.counting != nil:
 		return fmt.Sprintf("%d of %d counted, %.3g FETCH_ADDs a second", o.counting.Counted, o.counting.Sent, o.counting.Adds)
 	}
-	out := fmt.Sprintf("%.3g Mops", mops(o))
+	out := fmt.Sprintf("%.3g Mops", o.mops())
 	if o.store != nil {
 		if n := o.store.failures(); n > 0 {
 			out += fmt.Sprintf(", %d operations failed", n)

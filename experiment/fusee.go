@@ -166,7 +166,7 @@ func fuseeMicro(quick bool) figure {
 	}
 	for series, op := range pairs([]string{seriesFusee, seriesClover, seriesPDPM}, f.data.Columns) {
 		w, kind := single(op)
-		c := figureCell{series: series, their: series, x: op, theirs: f.at("", fuseeData[series], op), value: mops}
+		c := figureCell{series: series, their: series, x: op, theirs: f.at("", fuseeData[series], op), value: (*outcome).mops}
 		switch {
 		case series == seriesFusee:
 			c.load = fuseeSingle(fuseeClients, w, quick || kind == kv.KindDelete) // all keys are deleted after half a millisecond
@@ -187,7 +187,7 @@ func fuseeSizes(quick bool) figure {
 	for panel, size := range pairs([]string{"A", "C"}, f.data.Columns) {
 		l := fuseeLoad(fuseeClients, ycsb(panel), quick)
 		l.Value = int(number(size)) - keyBytes
-		f.add(figureCell{panel: "YCSB-" + panel, series: seriesFusee, their: seriesFusee, x: size, theirs: f.at(panel, "fusee", size), load: l, value: mops})
+		f.add(figureCell{panel: "YCSB-" + panel, series: seriesFusee, their: seriesFusee, x: size, theirs: f.at(panel, "fusee", size), load: l, value: (*outcome).mops})
 	}
 	return f
 }
@@ -197,7 +197,7 @@ func fuseeSizes(quick bool) figure {
 // measured. pDPM-Direct is never measured: its cells have only the authors' numbers.
 func (f *figure) fuseeBeside(panel, key, x string, own Fusee, others *Clover) {
 	for _, series := range []string{seriesFusee, seriesClover, seriesPDPM} {
-		c := figureCell{panel: panel, series: series, their: series, x: x, theirs: f.at(key, fuseeData[series], x), value: mops}
+		c := figureCell{panel: panel, series: series, their: series, x: x, theirs: f.at(key, fuseeData[series], x), value: (*outcome).mops}
 		switch {
 		case series == seriesFusee:
 			c.load = own
@@ -257,7 +257,7 @@ func fuseeSwitch(quick bool) figure {
 	f := figure{key: "switch", title: "rate, round trips and latency of UPDATEs of 100 keys; a switch replaces the CASes on slots by WRITEs", x: "clients", unit: "see panel"}
 	columns := pick(quick, []string{"1", "16"}, []string{"1", "4", "16", "64"})
 	for _, panel := range []namedValue{
-		{"Mops", mops},
+		{"Mops", (*outcome).mops},
 		{"round trips of an UPDATE", func(o *outcome) float64 { return o.store.Summary().RTTsPerOp }},
 		{"median of an UPDATE, us", latencyAt(kv.KindUpdate, 50)},
 		{"99th percentile, us", latencyAt(kv.KindUpdate, 99)},
@@ -336,9 +336,9 @@ func fuseeThreshold(quick bool) figure {
 		case "0.1":
 			l.Threshold = 0 // the default: the same load as in other figures, so it is measured once
 		}
-		f.add(figureCell{series: seriesFusee, their: seriesFusee, x: x, theirs: f.at("", "fusee", x), load: l, value: mops})
+		f.add(figureCell{series: seriesFusee, their: seriesFusee, x: x, theirs: f.at("", "fusee", x), load: l, value: (*outcome).mops})
 		l.NoCache, l.Threshold = true, 0
-		f.add(figureCell{series: "FUSEE without cache", their: "none", x: x, theirs: math.NaN(), load: l, value: mops})
+		f.add(figureCell{series: "FUSEE without cache", their: "none", x: x, theirs: math.NaN(), load: l, value: (*outcome).mops})
 	}
 	return f
 }
@@ -354,7 +354,7 @@ func fuseeAllocation(quick bool) figure {
 	f := figure{data: papers.MustLoad("fusee/fig17"), key: "17", title: "throughput by who allocates memory for objects (clients or servers), 128 clients", why: []string{whyIndex}}
 	for _, x := range f.data.Columns {
 		f.add(
-			figureCell{series: "two-level", their: "two-level", x: x, theirs: f.at("", "two-level", x), load: fuseeLoad(fuseeClients, ycsb(x), quick), value: mops},
+			figureCell{series: "two-level", their: "two-level", x: x, theirs: f.at("", "two-level", x), load: fuseeLoad(fuseeClients, ycsb(x), quick), value: (*outcome).mops},
 			figureCell{series: "server alone", their: "server alone", x: x, theirs: f.at("", "server alone", x)})
 	}
 	return f
@@ -373,7 +373,7 @@ func fuseeReplicas(quick bool) figure {
 	for panel, x := range pairs([]string{"A", "B", "C", "D"}, fuseeFactors(quick)) {
 		l := fuseeLoad(fuseeClients, ycsb(panel), quick)
 		l.Servers, l.Replicas, l.IndexReplicas = 5, int(number(x)), int(number(x))
-		f.add(figureCell{panel: "YCSB-" + panel, series: seriesFusee, their: seriesFusee, x: x, theirs: f.at("", panel, x), load: l, value: mops})
+		f.add(figureCell{panel: "YCSB-" + panel, series: seriesFusee, their: seriesFusee, x: x, theirs: f.at("", panel, x), load: l, value: (*outcome).mops})
 	}
 	return f
 }

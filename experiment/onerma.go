@@ -146,13 +146,13 @@ func (l OneRMA) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{solo: &res}, err
 }
 
-func soloMedian(o *outcome) float64   { return o.solo.Median }
-func soloP99(o *outcome) float64      { return o.solo.P99 }
-func soloFair(o *outcome) float64     { return o.solo.Fair }
-func soloGoodput(o *outcome) float64  { return 100 * o.solo.Goodput }
-func soloRetried(o *outcome) float64  { return 100 * o.solo.Retried }
-func soloDispatch(o *outcome) float64 { return 100 * o.solo.Dispatch }
+func (o *outcome) soloMedian() float64   { return o.solo.Median }
+func (o *outcome) soloP99() float64      { return o.solo.P99 }
+func (o *outcome) soloFair() float64     { return o.solo.Fair }
+func (o *outcome) soloGoodput() float64  { return 100 * o.solo.Goodput }
+func (o *outcome) soloRetried() float64  { return 100 * o.solo.Retried }
+func (o *outcome) soloDispatch() float64 { return 100 * o.solo.Dispatch }
 
 // soloShed returns the percentage of operations that were shed for another reason than
 // DISPATCH_TIMEOUT.
-func soloShed(o *outcome) float64 { return 100 * (o.solo.Retried - o.solo.Dispatch) }
+func (o *outcome) soloShed() float64 { return 100 * (o.solo.Retried - o.solo.Dispatch) }

@@ -41,8 +41,8 @@ func oneRMAClasses(quick bool) figure {
 		} {
 			l := OneRMA{Kind: SoloClasses, Way: c.way, Class: c.class, Only: c.only, Marked: marked, First: 15, Span: span}
 			if c.way != WayRoCE {
-				f.add(ours("goodput, %", "1RMA beside "+roce, c.name, l, soloGoodput))
-				f.add(ours("READ of 64 bytes by 1RMA, median, RTT", "beside "+roce, c.name, l, orNone(soloMedian)), ours("99th percentile, RTT", "beside "+roce, c.name, l, orNone(soloP99)))
+				f.add(ours("goodput, %", "1RMA beside "+roce, c.name, l, (*outcome).soloGoodput))
+				f.add(ours("READ of 64 bytes by 1RMA, median, RTT", "beside "+roce, c.name, l, orNone((*outcome).soloMedian)), ours("99th percentile, RTT", "beside "+roce, c.name, l, orNone((*outcome).soloP99)))
 			}
 			if !c.only {
 				f.add(ours("goodput, %", roce, c.name, l, func(o *outcome) float64 { return 100 * o.solo.RoCE }))

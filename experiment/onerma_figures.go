@@ -48,7 +48,7 @@ func oneRMARandom(quick bool) figure {
 	for _, load := range few([]string{"10", "20", "30", "40", "50", "60", "70", "80"}, quick) {
 		l := OneRMA{Kind: SoloRandom, Hosts: pick(quick, 10, 40), First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond)}
 		f.add(onBoth(l, load, panelMedian, panelP99)...)
-		f.add(ours("tried again, %", seriesSolo, load, l, soloRetried))
+		f.add(ours("tried again, %", seriesSolo, load, l, (*outcome).soloRetried))
 	}
 	return f
 }
@@ -94,10 +94,10 @@ func (f *figure) ramps(first string, span time.Duration) {
 		ramp := func(o *outcome) float64 { return o.solo.Ramp }
 		f.add(
 			figureCell{panel: "line rate", series: name, their: "1RMA", x: first, theirs: f.at("line rate", name, first), load: l, value: ramp},
-			figureCell{panel: "fair share", series: name, their: "1RMA", x: first, theirs: f.at("fair share", name, first), load: l, value: soloFair},
+			figureCell{panel: "fair share", series: name, their: "1RMA", x: first, theirs: f.at("fair share", name, first), load: l, value: (*outcome).soloFair},
 		)
 		l.Kind = SoloLocal
-		f.add(ours("fair share of a process", name, first, l, soloFair))
+		f.add(ours("fair share of a process", name, first, l, (*outcome).soloFair))
 	}
 }
 
@@ -112,8 +112,8 @@ func oneRMAJitter(quick bool) figure {
 			Kind: SoloDemand, Hosts: 1, Load: 1, Window: kb << 10, Jitter: time.Duration(number(jitter) * float64(OneRMARTT) / 100), Span: oneRMASpan(quick, 5*time.Millisecond),
 		}
 		name := fmt.Sprintf("window %d KB", kb)
-		f.add(ours("goodput, % of the line rate", name, jitter, l, soloGoodput), ours("shed, DISPATCH_TIMEOUT", name, jitter, l, soloDispatch))
-		f.add(ours("shed, otherwise", name, jitter, l, soloShed))
+		f.add(ours("goodput, % of the line rate", name, jitter, l, (*outcome).soloGoodput), ours("shed, DISPATCH_TIMEOUT", name, jitter, l, (*outcome).soloDispatch))
+		f.add(ours("shed, otherwise", name, jitter, l, (*outcome).soloShed))
 	}
 	return f
 }
@@ -127,8 +127,8 @@ func oneRMAThreshold(quick bool) figure {
 	for _, kb := range few([]string{"8", "16", "32", "62", "125", "250", "500"}, quick) {
 		l := OneRMA{Kind: SoloDemand, Hosts: 2, Load: 1, Window: 1 << 20, Threshold: int(number(kb)) << 10, Span: oneRMASpan(quick, 5*time.Millisecond)}
 		f.add(
-			ours("", "goodput, % of the line rate", kb, l, soloGoodput),
-			ours("", "shed, %", kb, l, soloRetried),
+			ours("", "goodput, % of the line rate", kb, l, (*outcome).soloGoodput),
+			ours("", "shed, %", kb, l, (*outcome).soloRetried),
 			ours("", "median of OK, RTT", kb, l, func(o *outcome) float64 {
 				if o.solo.Goodput == 0 {
 					return math.NaN()

@@ -109,7 +109,7 @@ func oneRMATrip() figure {
 }
 
 // inTrip returns how many operations have ended in each round trip, on average.
-func inTrip(o *outcome) float64 { return o.solo.Rack.InTrip }
+func (o *outcome) inTrip() float64 { return o.solo.Rack.InTrip }
 
 func oneRMARackGets(quick bool) figure {
 	f := figure{
@@ -123,7 +123,7 @@ func oneRMARackGets(quick bool) figure {
 	for _, n := range few([]string{"1", "2", "4", "8", "16", "32"}, quick) {
 		l := OneRMA{Kind: SoloGets, Hosts: int(number(n))}
 		f.add(onBoth(l, n, panelMedian, panelP99)...)
-		f.add(both(l, "GETs in a round trip", n, inTrip)...)
+		f.add(both(l, "GETs in a round trip", n, (*outcome).inTrip)...)
 	}
 	return f
 }
@@ -164,9 +164,9 @@ func oneRMADepth(quick bool) figure {
 	}
 	for n, s := range pairs(few([]string{"1", "2", "4", "8", "16", "32", "64"}, quick), bothWays) {
 		l := OneRMA{Kind: SoloSlots, Way: s.way, Slots: int(number(n))}
-		f.add(ours("", s.name+" READ", n, l, inTrip))
+		f.add(ours("", s.name+" READ", n, l, (*outcome).inTrip))
 		l.Write = true
-		f.add(ours("", s.name+" WRITE", n, l, inTrip))
+		f.add(ours("", s.name+" WRITE", n, l, (*outcome).inTrip))
 	}
 	return f
 }
@@ -214,8 +214,8 @@ func oneRMAKeys() figure {
 	for _, s := range []struct{ way, name, data string }{{WaySolo, "REKEY", "REKEY"}, {WayRoCE, "new connection", "RDMA"}} {
 		l := OneRMA{Kind: SoloKeys, Way: s.way}
 		f.add(
-			figureCell{series: "alone", their: "authors", x: s.name, theirs: f.at("time", "us", s.data), load: l, value: soloMedian},
-			ours("", "alone, 99th percentile", s.name, l, soloP99),
+			figureCell{series: "alone", their: "authors", x: s.name, theirs: f.at("time", "us", s.data), load: l, value: (*outcome).soloMedian},
+			ours("", "alone, 99th percentile", s.name, l, (*outcome).soloP99),
 			ours("", "and a READ", s.name, l, func(o *outcome) float64 { return o.solo.Rack.NewAndRead }),
 		)
 	}

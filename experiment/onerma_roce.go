@@ -23,7 +23,7 @@ var bothWays = []struct{ way, name string }{{WaySolo, seriesSolo}, {WayRoCE, ser
 func onBoth(l OneRMA, x, median, p99 string) (list []figureCell) {
 	for _, s := range bothWays {
 		l.Way = s.way
-		list = append(list, ours(median, s.name, x, l, soloMedian), ours(p99, s.name, x, l, soloP99))
+		list = append(list, ours(median, s.name, x, l, (*outcome).soloMedian), ours(p99, s.name, x, l, (*outcome).soloP99))
 	}
 	return list
 }
@@ -73,8 +73,8 @@ func oneRMAWrites(quick bool) figure {
 	}{{WaySolo, "1RMA READ", false}, {WaySolo, "1RMA WRITE", true}, {WayRoCE, "RoCEv2 READ", false}, {WayRoCE, "RoCEv2 WRITE", true}}
 	for load, s := range pairs(few([]string{"10", "30", "50", "60", "70", "80", "90"}, quick), series) {
 		l := OneRMA{Kind: SoloRandom, Way: s.way, Write: s.write, Hosts: 10, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond)}
-		f.add(ours("median, RTT", s.name, load, l, soloMedian), ours("99th percentile, RTT", s.name, load, l, soloP99))
-		f.add(ours("goodput, % of the line rate", s.name, load, l, soloGoodput))
+		f.add(ours("median, RTT", s.name, load, l, (*outcome).soloMedian), ours("99th percentile, RTT", s.name, load, l, (*outcome).soloP99))
+		f.add(ours("goodput, % of the line rate", s.name, load, l, (*outcome).soloGoodput))
 	}
 	return f
 }
@@ -85,7 +85,7 @@ func oneRMASlots(quick bool) figure {
 		why: []string{"the authors show that the rate grows with the slots up to the line rate; a connection of RoCEv2 has at most 16 READs in flight"},
 	}
 	for _, n := range few([]string{"1", "2", "4", "8", "12", "16", "32", "64"}, quick) {
-		f.add(both(OneRMA{Kind: SoloSlots, Slots: int(number(n)), Span: oneRMASpan(quick, time.Millisecond)}, "", n, soloGoodput)...)
+		f.add(both(OneRMA{Kind: SoloSlots, Slots: int(number(n)), Span: oneRMASpan(quick, time.Millisecond)}, "", n, (*outcome).soloGoodput)...)
 	}
 	return f
 }
@@ -108,7 +108,7 @@ func oneRMAMixed(quick bool) figure {
 		f.add(both(l, "200 KB, median", load, func(o *outcome) float64 { return o.solo.LargeMedian })...)
 	}
 	l.Load = number(at50) / 100
-	for _, s := range []namedValue{{panelMedian, soloMedian}, {panelP99, soloP99}} {
+	for _, s := range []namedValue{{panelMedian, (*outcome).soloMedian}, {panelP99, (*outcome).soloP99}} {
 		f.add(figureCell{panel: ratio, series: s.name, their: "authors, at least", x: at50, theirs: f.at("ratio", "least", at50), load: oneRMAGain{l}, value: s.value})
 	}
 	f.add(figureCell{panel: ratio, series: "authors, at most", x: at50, theirs: f.at("ratio", "most", at50)})

@@ -59,9 +59,9 @@ func oneRMASlowRandom(quick bool) figure {
 	for _, load := range []string{"10", "50", "70", "80"} {
 		l := OneRMA{Kind: SoloRandom, Hosts: slowHosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond/2)}
 		f.add(onBoth(l, load, panelMedian, panelP99)...)
-		f.add(both(l, "goodput, % of the line rate", load, soloGoodput)...)
+		f.add(both(l, "goodput, % of the line rate", load, (*outcome).soloGoodput)...)
 		f.add(
-			ours("tried again, %", seriesSolo, load, l, soloRetried),
+			ours("tried again, %", seriesSolo, load, l, (*outcome).soloRetried),
 			ours("hosts", "compute hosts", load, l, func(o *outcome) float64 { return float64(o.solo.Rack.Hosts) }),
 			ours("hosts", "a host reads from", load, l, func(o *outcome) float64 { return float64(o.solo.Rack.Peers) }),
 		)
@@ -103,8 +103,8 @@ func oneRMASlowJitter(quick bool) figure {
 			Kind: SoloDemand, Hosts: 1, Load: 1, Jitter: time.Duration(number(jitter) * float64(OneRMARTT) / 100), Span: oneRMASpan(quick, time.Millisecond/2),
 		}
 		f.add(
-			ours("", "goodput, % of the line rate", jitter, l, soloGoodput), ours("", "shed, DISPATCH_TIMEOUT", jitter, l, soloDispatch),
-			ours("", "shed, other", jitter, l, soloShed),
+			ours("", "goodput, % of the line rate", jitter, l, (*outcome).soloGoodput), ours("", "shed, DISPATCH_TIMEOUT", jitter, l, (*outcome).soloDispatch),
+			ours("", "shed, other", jitter, l, (*outcome).soloShed),
 			ours("", "window of the rack file, KB", jitter, l, func(o *outcome) float64 { return float64(o.solo.Rack.Window) / 1024 }),
 		)
 	}

@@ -57,9 +57,9 @@ func redn(quick bool) []figure {
 	return []figure{rednUnits(quick), rednCosts(), rednVerbs(), rednOrder(quick), rednRates(), rednLookup(quick), rednRatios(), rednSecond(quick), rednRate(), rednTails(), rednWalk(quick), rednEntries(), rednMemcached(quick), rednWriters(quick), rednCrash(), rednOnNIC()}
 }
 
-func chainMean(o *outcome) float64   { return o.chain.Mean.Seconds() * 1e6 }
-func chainMedian(o *outcome) float64 { return o.chain.Median.Seconds() * 1e6 }
-func chainP99(o *outcome) float64    { return o.chain.P99.Seconds() * 1e6 }
+func (o *outcome) chainMean() float64   { return o.chain.Mean.Seconds() * 1e6 }
+func (o *outcome) chainMedian() float64 { return o.chain.Median.Seconds() * 1e6 }
+func (o *outcome) chainP99() float64    { return o.chain.P99.Seconds() * 1e6 }
 
 // rednPanel is a panel of a figure: its name, and the times that its loads take in processes, which
 // are the fields Trip, Serve and Wake of RedN.
@@ -92,7 +92,7 @@ func rednLookup(quick bool) figure {
 				theirs = f.at("", w.way, x)
 			}
 			f.add(figureCell{
-				panel: p.name, series: w.name, x: x, theirs: theirs, value: chainMean,
+				panel: p.name, series: w.name, x: x, theirs: theirs, value: (*outcome).chainMean,
 				load: RedN{Kind: ChainLookup, Way: w.way, Bytes: int(number(x)), Trip: p.trip, Serve: p.serve, Wake: p.wake},
 			})
 		}
@@ -188,12 +188,12 @@ func rednSecond(quick bool) figure {
 		},
 	}
 	data := papers.MustLoad("redn/fig11")
-	f.add(figureCell{series: "in sequence, second minus first", x: "64", theirs: at(data, "", "sequential", "64", 1), load: rednMore{}, value: chainMean})
+	f.add(figureCell{series: "in sequence, second minus first", x: "64", theirs: at(data, "", "sequential", "64", 1), load: rednMore{}, value: (*outcome).chainMean})
 	for _, w := range []struct{ way, name string }{
 		{WayNIC, "RedN, first bucket"}, {WayParallel, "RedN, parallel"}, {WaySequential, "RedN, in sequence"}, {WayReads, "one-sided"}, {WayPolling, "two-sided, polling"},
 	} {
 		for _, x := range few(rednSizes, quick) {
-			f.add(ours("", w.name, x, RedN{Kind: ChainLookup, Way: w.way, Bytes: int(number(x)), Trip: rednTrip, Serve: rednServe}, chainMean))
+			f.add(ours("", w.name, x, RedN{Kind: ChainLookup, Way: w.way, Bytes: int(number(x)), Trip: rednTrip, Serve: rednServe}, (*outcome).chainMean))
 		}
 	}
 	return f
@@ -247,8 +247,8 @@ func rednTails() figure {
 	for _, x := range f.data.Columns {
 		l := RedN{Kind: ChainLookup, Way: WayNIC, Bytes: int(number(x)), Trip: rednTrip}
 		f.add(
-			figureCell{series: "median", x: x, theirs: f.at("", "median", x), load: l, value: chainMedian},
-			figureCell{series: "99th percentile", x: x, theirs: f.at("", "p99", x), load: l, value: chainP99},
+			figureCell{series: "median", x: x, theirs: f.at("", "median", x), load: l, value: (*outcome).chainMedian},
+			figureCell{series: "99th percentile", x: x, theirs: f.at("", "p99", x), load: l, value: (*outcome).chainP99},
 		)
 	}
 	return f
@@ -269,7 +269,7 @@ func rednWalk(quick bool) figure {
 	for p, w := range pairs(rednPanels, rednWalks) {
 		for _, x := range few([]string{"1", "2", "3", "4", "5", "6", "7", "8"}, quick) {
 			f.add(ours(p.name, w.name, x,
-				RedN{Kind: ChainList, Way: w.way, Bytes: 64, N: int(number(x)), Trip: p.trip, Serve: p.serve}, chainMean))
+				RedN{Kind: ChainList, Way: w.way, Bytes: 64, N: int(number(x)), Trip: p.trip, Serve: p.serve}, (*outcome).chainMean))
 		}
 	}
 	return f

@@ -28,7 +28,7 @@ func rednVerbs() figure {
 		if x == "NOP" {
 			l = RedN{Kind: ChainOrder, Way: "WQ order", N: 1}
 		}
-		f.add(figureCell{series: "latency", x: x, theirs: f.at("", "latency", x), load: l, value: chainMean})
+		f.add(figureCell{series: "latency", x: x, theirs: f.at("", "latency", x), load: l, value: (*outcome).chainMean})
 	}
 	return f
 }
@@ -39,7 +39,7 @@ func rednOrder(quick bool) figure {
 		inputs: []string{"all slopes: the soft NIC takes 170 ns for an entry, 20 ns for a WAIT and 350 ns for an ENABLE, with every cost file (softrnic/sendring)"},
 	}
 	for mode, x := range pairs([]string{"WQ order", "completion order", "doorbell order"}, few(f.data.Columns, quick)) {
-		f.add(figureCell{series: mode, x: x, theirs: f.at("", mode, x), load: RedN{Kind: ChainOrder, Way: mode, N: int(number(x))}, value: chainMean})
+		f.add(figureCell{series: mode, x: x, theirs: f.at("", mode, x), load: RedN{Kind: ChainOrder, Way: mode, N: int(number(x))}, value: (*outcome).chainMean})
 	}
 	return f
 }
@@ -66,7 +66,7 @@ func rednRates() figure {
 			if op == "cas" {
 				bytes = 8
 			}
-			c.load, c.value = NIC{Op: op, Bytes: bytes, Pairs: 20, Depth: 16}, mops
+			c.load, c.value = NIC{Op: op, Bytes: bytes, Pairs: 20, Depth: 16}, (*outcome).mops
 		} else {
 			c.load, c.value = RedN{Kind: ChainConstruct, Way: x}, func(o *outcome) float64 { return o.chain.Rate / 1e6 }
 		}
@@ -75,7 +75,7 @@ func rednRates() figure {
 	// The authors may have measured CAS on one word.
 	one := NIC{Op: "cas", Bytes: 8, Pairs: 20, Depth: 4, OneWord: true}
 	for _, x := range []string{"CAS", "ADD"} {
-		f.add(ours("", "rate, one word", x, one, mops))
+		f.add(ours("", "rate, one word", x, one, (*outcome).mops))
 	}
 	return f
 }

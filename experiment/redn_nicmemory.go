@@ -13,15 +13,15 @@ func rednOnNIC() figure {
 	for _, onNIC := range []bool{false, true} {
 		series := map[bool]string{false: "host memory", true: "NIC memory"}[onNIC]
 		for _, mode := range []string{"WQ order", "completion order", "doorbell order"} {
-			f.add(ours("chain of 50 no-ops, µs", series, mode, RedN{Kind: ChainOrder, Way: mode, N: 50, OnNIC: onNIC}, chainMean))
+			f.add(ours("chain of 50 no-ops, µs", series, mode, RedN{Kind: ChainOrder, Way: mode, N: 50, OnNIC: onNIC}, (*outcome).chainMean))
 		}
 		for _, c := range rednConstructs {
 			f.add(ours("constructs, million a second", series, c, RedN{Kind: ChainConstruct, Way: c, OnNIC: onNIC}, func(o *outcome) float64 { return o.chain.Rate / 1e6 }))
 		}
 		for _, way := range []struct{ name, way string }{{"lookup of 64 bytes", WayRecycled}} {
-			f.add(ours("verbs alone, µs", series, way.name, RedN{Kind: ChainLookup, Way: way.way, Bytes: 64, OnNIC: onNIC}, chainMean))
+			f.add(ours("verbs alone, µs", series, way.name, RedN{Kind: ChainLookup, Way: way.way, Bytes: 64, OnNIC: onNIC}, (*outcome).chainMean))
 		}
-		f.add(ours("verbs alone, µs", series, "walk of 8 nodes", RedN{Kind: ChainList, Way: WayRecycled, Bytes: 64, N: 8, OnNIC: onNIC}, chainMean))
+		f.add(ours("verbs alone, µs", series, "walk of 8 nodes", RedN{Kind: ChainList, Way: WayRecycled, Bytes: 64, N: 8, OnNIC: onNIC}, (*outcome).chainMean))
 	}
 	return f
 }

@@ -31,9 +31,9 @@ func rednChainsOnRack(quick bool) (list []figure) {
 				c.panel = ""
 			}
 			if slices.Contains(rednTimes, f.key) && c.panel != rednTail {
-				c.value = chainMedian
+				c.value = (*outcome).chainMedian
 			}
-			if onRack(&c, quick) {
+			if c.onRack(quick) {
 				f.add(c)
 			}
 		}
@@ -46,7 +46,7 @@ func rednChainsOnRack(quick bool) (list []figure) {
 // processes (Trip, Serve, Wake) to 0, because real processes take time themselves. It reports
 // whether a rack has this load. A quick measurement of times has a quarter of the requests in each
 // run.
-func onRack(c *figureCell, quick bool) bool {
+func (c *figureCell) onRack(quick bool) bool {
 	switch l := c.load.(type) {
 	case RedN:
 		l.Trip, l.Serve, l.Wake, l.Few = 0, 0, 0, quick

@@ -64,7 +64,7 @@ func rednMemcached(quick bool) figure {
 		inputs: []string{"process, sockets: its time for a request, 9.69 us, is chosen so that a GET of 64 B takes 2.6 times the 5.7 us of RedN"},
 	}
 	for s, x := range pairs(rednServers, few(rednSizes, quick)) {
-		f.add(ours("", s.name, x, RedN{Kind: ChainGets, Way: s.way, Bytes: int(number(x)), Trip: rednTrip, Serve: s.serve}, chainMean))
+		f.add(ours("", s.name, x, RedN{Kind: ChainGets, Way: s.way, Bytes: int(number(x)), Trip: rednTrip, Serve: s.serve}, (*outcome).chainMean))
 	}
 	return f
 }
@@ -84,8 +84,8 @@ func rednWriters(quick bool) figure {
 	for s, x := range pairs(rednServers, few([]string{"0", "1", "2", "4", "8", "16"}, quick)) {
 		l := RedN{Kind: ChainGets, Way: s.way, Bytes: 64, N: int(number(x)), Trip: rednTrip, Serve: s.serve}
 		f.add(
-			ours("mean", s.name, x, l, chainMean),
-			figureCell{panel: rednTail, series: s.name, their: s.data, x: x, theirs: f.at(rednTail, s.data, x), load: l, value: chainP99},
+			ours("mean", s.name, x, l, (*outcome).chainMean),
+			figureCell{panel: rednTail, series: s.name, their: s.data, x: x, theirs: f.at(rednTail, s.data, x), load: l, value: (*outcome).chainP99},
 		)
 	}
 	return f

@@ -82,7 +82,7 @@ func (b *treeChoicesBody) Run(ctx context.Context, p Platform, r *Report) error 
 		if from == nil || to == nil {
 			continue
 		}
-		cells := stepCells(&mine, to, from)
+		cells := mine.stepCells(to, from)
 		gain, less := cells[4], cells[7]
 		if i > 0 {
 			gain.Paper, less.Claim = 0, ""

@@ -134,14 +134,14 @@ func (b *stepsBody) Run(ctx context.Context, p Platform, r *Report) error {
 		}
 		if res := done[l].store; res != nil {
 			res.judge(r, b.quick, l.label())
-			r.Add(stepCells(&l, res, base)...)
+			r.Add(l.stepCells(res, base)...)
 		}
 	}
 	return err
 }
 
 // stepCells returns the cells of one row; base is the result of FG+, nil if it was not measured.
-func stepCells(l *Sherman, res, base *StoreResult) []Cell {
+func (l *Sherman) stepCells(res, base *StoreResult) []Cell {
 	kind := kv.KindUpdate
 	if l.Workload.Update == 0 {
 		kind = kv.KindScan

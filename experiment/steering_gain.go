@@ -207,7 +207,7 @@ func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *ste
 		if err != nil {
 			return fmt.Errorf("steering %s: %w", how, err)
 		}
-		f := figuresOf(&res)
+		f := res.figures()
 		r.end("%.3g Mops", f.mops)
 		res.judge(r, b.quick, what)
 		r.Add(append([]Cell{Label(row.name), Num(float64(l.Clients)), Label(box), Label(how)}, f.cells(plain, says)...)...)

@@ -60,7 +60,7 @@ type cloverFigures struct {
 	unsteady                                             string // why the run was not in steady state
 }
 
-func figuresOf(res *StoreResult) cloverFigures {
+func (res *StoreResult) figures() cloverFigures {
 	us := func(k kv.Kind) float64 { return float64(res.Percentile(k, 99)) / 1e3 }
 	writes, absorbed := res.Throughput()*ratio(float64(res.Writes()), float64(res.Total())), -1.0
 	if n := res.Writes(); n > 0 && res.Absorbed != nil {
@@ -238,7 +238,7 @@ func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error 
 			if err != nil {
 				return fmt.Errorf("%g%% writes, %d clients, steer %s: %w", w, clients, steer, err)
 			}
-			f := figuresOf(&res)
+			f := res.figures()
 			r.end("%.3g Mops", f.mops)
 			res.judge(r, b.quick, fmt.Sprintf("%g%% writes, %d clients, steer %s", w, clients, steer))
 			says := b.paper(w, clients, steer)

@@ -36,7 +36,7 @@ func throughputFigure(quick bool) figure {
 		for _, threads := range few(f.data.Columns, quick) {
 			f.add(figureCell{
 				panel: writesPanel(writes), series: k.name, their: k.their, x: threads, theirs: f.at(writes, k.data, threads),
-				load: cloverLoad(int(number(threads)), number(writes), k.box, quick), value: mops,
+				load: cloverLoad(int(number(threads)), number(writes), k.box, quick), value: (*outcome).mops,
 			})
 		}
 	}
@@ -59,10 +59,10 @@ func firstTriesFigure(quick bool) figure {
 		for _, clients := range few(data.Columns, quick) {
 			c := figureCell{
 				panel: panel, series: k.name, their: k.their, x: clients, theirs: math.NaN(),
-				load: cloverLoad(int(number(clients)), 50, k.box, quick), value: firstTries,
+				load: cloverLoad(int(number(clients)), 50, k.box, quick), value: (*outcome).firstTries,
 			}
 			if panel == "successes of attempts" {
-				c.value = successes
+				c.value = (*outcome).successes
 				if k.data == "none" {
 					c.theirs = at(data, "", "successes", clients, 1.0/4) / at(data, "", "attempts", clients, 1.0/3) * 100
 				}
@@ -75,12 +75,12 @@ func firstTriesFigure(quick bool) figure {
 
 // successes is the percentage of attempts to append that succeeded; firstTries is the percentage of
 // appends that needed one attempt.
-func successes(o *outcome) float64 {
+func (o *outcome) successes() float64 {
 	n := float64(o.store.Writes())
 	return 100 * n / max(1, n+float64(o.store.Retries))
 }
 
-func firstTries(o *outcome) float64 { return 100 * o.store.FirstTryShare() }
+func (o *outcome) firstTries() float64 { return 100 * o.store.FirstTryShare() }
 
 // metadataFigure has the rates of requests to the metadata server in the runs for Figure 11. The
 // authors give no such numbers.
@@ -167,7 +167,7 @@ func hotKeysFigure(quick bool) figure {
 			}
 			l := cloverLoad(hotThreads, 50, box, quick)
 			l.Zipf = 1.5
-			f.add(figureCell{series: k.name, their: k.their, x: keys, theirs: f.at("", "both", keys), load: l, value: mops})
+			f.add(figureCell{series: k.name, their: k.their, x: keys, theirs: f.at("", "both", keys), load: l, value: (*outcome).mops})
 		}
 	}
 	return f
@@ -185,7 +185,7 @@ func sizeFigure(quick bool) figure {
 	for k, size := range pairs(steeringKinds(), few(f.data.Columns, quick)) {
 		l := cloverLoad(200, 50, k.box, quick)
 		l.Value = int(number(size)) - nodeOverhead
-		f.add(figureCell{series: k.name, their: k.their, x: size, theirs: f.at("", k.data, size), load: l, value: mops})
+		f.add(figureCell{series: k.name, their: k.their, x: size, theirs: f.at("", k.data, size), load: l, value: (*outcome).mops})
 	}
 	return f
 }
@@ -199,7 +199,7 @@ func skewFigure(quick bool) figure {
 	for k, skew := range pairs(steeringKinds(), few(f.data.Columns, quick)) {
 		l := cloverLoad(paperThreads, 50, k.box, quick)
 		l.Zipf = number(skew)
-		f.add(figureCell{series: k.name, their: k.their, x: skew, theirs: f.at("", k.data, skew), load: l, value: mops})
+		f.add(figureCell{series: k.name, their: k.their, x: skew, theirs: f.at("", k.data, skew), load: l, value: (*outcome).mops})
 	}
 	return f
 }
@@ -223,7 +223,7 @@ func fuseeFigure(quick bool) figure {
 		for _, threads := range few(f.data.Columns, quick) {
 			f.add(figureCell{
 				panel: writesPanel(r.Panel), series: "FUSEE", their: "FUSEE", x: threads, theirs: f.at(r.Panel, r.Series, threads),
-				load: Fusee{Clients: int(number(threads)), Keys: paperKeys, Zipf: paperZipf, Workload: updates(percent)}, value: mops,
+				load: Fusee{Clients: int(number(threads)), Keys: paperKeys, Zipf: paperZipf, Workload: updates(percent)}, value: (*outcome).mops,
 			})
 		}
 	}
@@ -241,7 +241,7 @@ func shermanFigure(quick bool) figure {
 		for _, threads := range few(f.data.Columns, quick) {
 			f.add(figureCell{
 				panel: writesPanel(r.Panel), series: "Sherman", their: "Sherman", x: threads, theirs: f.at(r.Panel, r.Series, threads),
-				load: Sherman{Clients: int(number(threads)), Keys: paperKeys, Zipf: paperZipf, Workload: updates(percent)}, value: mops,
+				load: Sherman{Clients: int(number(threads)), Keys: paperKeys, Zipf: paperZipf, Workload: updates(percent)}, value: (*outcome).mops,
 			})
 		}
 	}

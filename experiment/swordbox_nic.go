@@ -55,7 +55,7 @@ func pairsFigure(quick bool) figure {
 	for _, n := range few(f.data.Columns, quick) {
 		f.add(figureCell{
 			series: "WRITE", their: "WRITE", x: n, theirs: f.at("", "write", n),
-			load: NIC{Op: "write", Bytes: 8, Pairs: int(number(n)), Depth: 128}, value: mops,
+			load: NIC{Op: "write", Bytes: 8, Pairs: int(number(n)), Depth: 128}, value: (*outcome).mops,
 		})
 	}
 	return f
@@ -139,7 +139,7 @@ func independentFigure() figure {
 		inputs: []string{"the whole curve: the cost file has 2.7 million CAS a second of a queue pair and 55 million of the NIC"},
 	}
 	for _, n := range []string{"1", "4", "8", "16", "20", "24"} {
-		f.add(figureCell{series: "CAS", their: "CAS", x: n, theirs: f.at("", "cas", n), load: NIC{Op: "cas", Bytes: 8, Pairs: int(number(n)), Depth: 16}, value: mops})
+		f.add(figureCell{series: "CAS", their: "CAS", x: n, theirs: f.at("", "cas", n), load: NIC{Op: "cas", Bytes: 8, Pairs: int(number(n)), Depth: 16}, value: (*outcome).mops})
 	}
 	return f
 }
@@ -160,7 +160,7 @@ func oneWordFigure() figure {
 		for _, where := range f.data.Columns {
 			l := s.load
 			l.Device = where == "device"
-			f.add(figureCell{series: s.name, their: s.name, x: where, theirs: f.at("", s.data, where), load: l, value: mops})
+			f.add(figureCell{series: s.name, their: s.name, x: where, theirs: f.at("", s.data, where), load: l, value: (*outcome).mops})
 		}
 	}
 	return f
@@ -178,7 +178,7 @@ func inFlightFigure(quick bool) figure {
 		inputs: []string{"the last column: the cost file has the NIC's totals of READs (84.5 million a second, from these data), of WRITEs (118, figure 1) and of CAS (55, figure 3)"},
 	}
 	for op, n := range pairs([]string{"write", "read", "cas"}, few(f.data.Columns, quick)) {
-		f.add(figureCell{series: op, their: op, x: n, theirs: f.at("", op, n), load: NIC{Op: op, Bytes: 8, Pairs: int(number(n)), Depth: 1}, value: mops})
+		f.add(figureCell{series: op, their: op, x: n, theirs: f.at("", op, n), load: NIC{Op: op, Bytes: 8, Pairs: int(number(n)), Depth: 1}, value: (*outcome).mops})
 	}
 	return f
 }
@@ -202,7 +202,7 @@ func middleboxFigure(quick bool) figure {
 		{"CAS→WRITE, hardened", "CAS→WRITE", "replaced", Switch{Action: ReplaceAtomics, Mode: Hardened}},
 	} {
 		for _, n := range few(f.data.Columns, quick) {
-			c := figureCell{series: s.name, their: s.their, x: n, theirs: f.at("", s.data, n), value: mops, load: Words{Clients: int(number(n)), Switch: s.box}}
+			c := figureCell{series: s.name, their: s.their, x: n, theirs: f.at("", s.data, n), value: (*outcome).mops, load: Words{Clients: int(number(n)), Switch: s.box}}
 			f.add(c)
 		}
 	}

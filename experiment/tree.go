@@ -118,7 +118,7 @@ func (b *treeBody) Run(ctx context.Context, pl Platform, r *Report) error {
 			base = mops
 		}
 		res.judge(r, b.quick, l.label())
-		r.Add(treeCells(&l, res, ratio(mops, base))...)
+		r.Add(l.treeCells(res, ratio(mops, base))...)
 	}
 	return err
 }
@@ -163,7 +163,7 @@ func (l *Sherman) name() string {
 	return fmt.Sprintf("Zipf %g, %d clients%s, locks in %s", l.Zipf, l.Clients, how, l.place())
 }
 
-func treeCells(l *Sherman, res *StoreResult, gain float64) []Cell {
+func (l *Sherman) treeCells(res *StoreResult, gain float64) []Cell {
 	us := func(d time.Duration) Cell { return unlessZero(float64(d) / 1e3) }
 	nodes := "hosts"
 	if l.Alone {
