@@ -305,10 +305,10 @@ func (r *soloRack) share(d time.Duration, hosts ...int) ([]float64, error) {
 // for RoCEv2 NICs on the same links.
 var (
 	soloLoads = map[string]soloLoad{
-		experiment.SoloRamp: onSolo(3, soloRamp), experiment.SoloBeside: onSolo(2, soloBeside), experiment.SoloDemand: onSolo(1, soloDemand),
-		experiment.SoloRandom: onSolo(0, soloRandom), experiment.SoloFailover: soloFailover, experiment.SoloGets: soloGets,
-		experiment.SoloMixed: onSolo(0, soloRandom), experiment.SoloSlots: onSolo(2, soloInFlight), experiment.SoloRekey: soloRekey,
-		experiment.SoloLocal: onSolo(3, soloLocal), experiment.SoloClasses: soloClasses,
+		experiment.SoloRamp: onSolo(3, (*soloRack).ramp), experiment.SoloBeside: onSolo(2, (*soloRack).beside), experiment.SoloDemand: onSolo(1, (*soloRack).demand),
+		experiment.SoloRandom: onSolo(0, (*soloRack).random), experiment.SoloFailover: soloFailover, experiment.SoloGets: soloGets,
+		experiment.SoloMixed: onSolo(0, (*soloRack).random), experiment.SoloSlots: onSolo(2, (*soloRack).inFlight), experiment.SoloRekey: soloRekey,
+		experiment.SoloLocal: onSolo(3, (*soloRack).local), experiment.SoloClasses: soloClasses,
 	}
 	roceLoads = map[string]soloLoad{
 		experiment.SoloBeside: onRoce(2, roceBeside), experiment.SoloRandom: onRoce(0, roceRandom), experiment.SoloGets: onRoce(failoverServers, roceGets),
@@ -359,9 +359,9 @@ func (p *Sim) OneRMA(ctx context.Context, l experiment.OneRMA) (out experiment.O
 	return out, err
 }
 
-// soloRamp measures after how many round trips a flow has the line rate, and after how many a
+// ramp measures after how many round trips a flow has the line rate, and after how many a
 // second client of the same server has its share.
-func soloRamp(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
+func (r *soloRack) ramp(l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
 	r.hosts[0].endless(2)
 	for n := experiment.OneRMALineStep; n <= soloLongest && out.Ramp == 0; n += experiment.OneRMALineStep {
 		got, err := r.share(experiment.OneRMALineStep*soloRTT, 0)
@@ -383,9 +383,9 @@ func soloRamp(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) (
 	return err
 }
 
-// soloBeside measures READs of 64 bytes, 10,000 a second. Beside them there are large transfers
+// beside measures READs of 64 bytes, 10,000 a second. Beside them there are large transfers
 // between the same hosts, one after the other. Without l.Large there are only the small READs.
-func soloBeside(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
+func (r *soloRack) beside(l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	if l.Large > 0 {
 		r.hosts[0].flow(1, l.Large, true, 0).start()
 	}
@@ -401,10 +401,10 @@ func soloBeside(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult)
 	return err
 }
 
-// soloDemand measures the goodput of l.Hosts clients of one server, without congestion control, as
+// demand measures the goodput of l.Hosts clients of one server, without congestion control, as
 // in the simulations of the paper. Each client begins READs at random times, whose rate is the
 // share l.Load of the line rate. A READ that fails is shed: it is not tried again.
-func soloDemand(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
+func (r *soloRack) demand(l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
 	warm := 300 * soloRTT
 	until := clock.Time(0).Add(warm + l.Span)
 	list := make([]*soloDemander, l.Hosts)

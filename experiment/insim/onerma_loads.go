@@ -41,9 +41,9 @@ func randomRate(l *experiment.OneRMA) float64 {
 	return rate
 }
 
-// soloRandom measures transfers between all hosts: each READs from random others, or WRITEs to
+// random measures transfers between all hosts: each READs from random others, or WRITEs to
 // them. All transfers have 4 KB in SoloRandom; in SoloMixed some have 200 KB.
-func soloRandom(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
+func (r *soloRack) random(l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	from, until := clock.Time(0).Add(randomWarm), clock.Time(0).Add(randomWarm+l.Span)
 	for _, h := range r.hosts {
 		for _, size := range randomSizes {
@@ -72,9 +72,9 @@ func soloRandom(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult)
 	return nil
 }
 
-// soloInFlight measures a client that has a READ of 4 KB in each of its slots, without congestion
+// inFlight measures a client that has a READ of 4 KB in each of its slots, without congestion
 // control.
-func soloInFlight(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
+func (r *soloRack) inFlight(l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	const warm = 100 * soloRTT
 	d, err := r.hosts[0].demand(r.hosts[1], clock.Time(0).Add(warm), clock.Time(0).Add(warm+l.Span))
 	if err != nil {
@@ -89,9 +89,9 @@ func soloInFlight(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResul
 	return err
 }
 
-// soloLocal measures how soon a second process of a host has its share of the host's link. Each process
+// local measures how soon a second process of a host has its share of the host's link. Each process
 // READs from a server of its own, so only the host's NIC is congested.
-func soloLocal(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
+func (r *soloRack) local(l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
 	h := r.hosts[0]
 	second := &soloHost{soloNIC: h.soloNIC, rack: r, addr: h.addr, node: h.node, keys: make(map[soloKey]*nic.Cipher)}
 	if second.portal, err = h.nic.Open(2000, soloSlots); err != nil {
