@@ -79,8 +79,8 @@ const (
 var definitions = []Definition{
 	{Name: "track", Doc: "follows connections (`rdmalab switch connections`) and changes nothing"},
 	{Name: "move", Doc: "sends one-sided requests whose data fit into one packet on a shared connection; in mode hardened, the first requests of a client's connection, " +
-		"and those under an R_Key with which no request has succeeded at these addresses, stay on the client's connection", Service: serialized, Dials: hardened, Keys: []Field{slowField}},
-	{Name: "atomics", Dials: hardened, Doc: "sends the atomics on a word on a shared connection, and single-packet WRITEs that overlap this word and no other word that has had atomics (in mode published, the same requests as move); when it knows the word's " +
+		"and those under an R_Key with which no request has succeeded at these addresses, stay on the client's connection", Service: serialized, Dials: (*Rule).hardened, Keys: []Field{slowField}},
+	{Name: "atomics", Dials: (*Rule).hardened, Doc: "sends the atomics on a word on a shared connection, and single-packet WRITEs that overlap this word and no other word that has had atomics (in mode published, the same requests as move); when it knows the word's " +
 		"value, it replaces CMP_SWAP and FETCH_ADD by WRITE; in mode hardened, the first requests stay on the client's connection, as with move", Service: serialized, Keys: []Field{slowField}},
 	{
 		Name: "steer", Doc: "sends appends and READs of the store Clover to the newest node of their key", Service: steered,
@@ -88,7 +88,7 @@ var definitions = []Definition{
 	},
 }
 
-func hardened(r *Rule) bool { return r.Mode == Hardened }
+func (r *Rule) hardened() bool { return r.Mode == Hardened }
 
 // Register adds an action. The package of the handler that carries out the action calls it while
 // packages are initialised. A program that links the handler's package can then read rules of the

@@ -208,17 +208,17 @@ func TestMeaningOfRules(t *testing.T) {
 		"wait": {Misses: AnswerWait}, "wait:1s": {Misses: AnswerWait, MissTime: time.Second}, "switch": {Misses: AnswerSwitch},
 	} {
 		r := Rule{MissTime: 5}
-		if err := setMisses(&r, text); err != nil || r.Misses != want.Misses || r.MissTime != want.MissTime {
+		if err := r.setMisses(text); err != nil || r.Misses != want.Misses || r.MissTime != want.MissTime {
 			t.Errorf("misses %s: %v, %+v", text, err, r)
 		}
 	}
 	for _, text := range []string{"wait:0s", "wait:-1s", "wait:1001ms", "wait:x", "switch:1s"} {
-		if err := setMisses(&Rule{}, text); err == nil {
+		if err := (&Rule{}).setMisses(text); err == nil {
 			t.Errorf("misses %s is taken", text)
 		}
 	}
 	r := Rule{From: 1, To: 2}
-	if err := setRange(&r, all); err != nil || r.From != 0 || r.To != 0 {
+	if err := r.setRange(all); err != nil || r.From != 0 || r.To != 0 {
 		t.Errorf("%v, %+v", err, r)
 	}
 }

@@ -44,7 +44,7 @@ var fields = []Field{
 	{
 		"server", "ms0", "memory server: the rule selects requests that are sent to it; a host's name or an address; with action lookup the host that sends the packets, with action cache the key-value server, with action " +
 			"buffer the host whose port is limited. Required",
-		setServer,
+		(*Rule).setServer,
 		func(r *Rule) string { return cmp.Or(r.Host, r.Server.String()) },
 	},
 	{
@@ -59,7 +59,7 @@ var fields = []Field{
 	},
 	{
 		"range", "0x1000-0x2000", "only requests that touch this range of virtual addresses, as they are in packets (`rdmalab switch hot` shows them), also if they begin before it; the last address is excluded; with action atomics, both addresses are multiples of 8; not with actions lookup and buffer; default: all",
-		setRange,
+		(*Rule).setRange,
 		func(r *Rule) string {
 			return unless(r.From == 0 && r.To == 0, fmt.Sprintf("%#x-%#x", r.From, r.To))
 		},
@@ -109,7 +109,7 @@ var fields = []Field{
 	{
 		"misses", "wait", "with action atomics, mode hardened: what answers a CMP_SWAP if the switch knows that it will fail: server, switch, or wait[:TIME]. With wait the switch " +
 			"holds the CMP_SWAP until the word has the value that the CMP_SWAP compares with. If the word does not get this value within TIME (at most 1s; 1ms if not given), or before the client's NIC sends the CMP_SWAP again, the switch answers; default: server",
-		setMisses,
+		(*Rule).setMisses,
 		func(r *Rule) string {
 			if r.MissTime != 0 {
 				return r.Misses.String() + ":" + r.MissTime.String()
@@ -126,7 +126,7 @@ var fields = []Field{
 	{
 		"keys", "1,7", "with action steer: keys of Clover whose requests are steered, at most 256, whose list in decimal has at most 512 characters with the commas, or hot:N for the N keys that clients " +
 			"request most, N at most 256, only in mode hardened; default: all",
-		setKeys,
+		(*Rule).setKeys,
 		func(r *Rule) string {
 			if r.Hot > 0 {
 				return hotKeys + strconv.Itoa(r.Hot)
@@ -144,7 +144,7 @@ const hotKeys = "hot:"
 
 // setMisses reads the value of the rule's key "misses": what answers a CAS that the switch knows to
 // fail (Answerer) and, with wait:TIME, for how long such a CAS waits before the switch answers it.
-func setMisses(r *Rule, s string) error {
+func (r *Rule) setMisses(s string) error {
 	how, wait, timed := strings.Cut(s, ":")
 	r.MissTime = 0
 	if err := r.Misses.UnmarshalText([]byte(how)); err != nil || !timed {
@@ -159,7 +159,7 @@ func setMisses(r *Rule, s string) error {
 }
 
 // setKeys reads the value of the rule's key "keys": numbers separated by commas, hot:N, or all.
-func setKeys(r *Rule, s string) error {
+func (r *Rule) setKeys(s string) error {
 	if r.Keys, r.Hot = nil, 0; s == all {
 		return nil
 	}
@@ -197,7 +197,7 @@ func unless(not bool, s string) string {
 	return s
 }
 
-func setServer(r *Rule, s string) error {
+func (r *Rule) setServer(s string) error {
 	r.Host, r.Server = "", netip.Addr{}
 	if a, err := netip.ParseAddr(s); err == nil {
 		if a.Zone() != "" {
@@ -213,7 +213,7 @@ func setServer(r *Rule, s string) error {
 	return nil
 }
 
-func setRange(r *Rule, s string) error {
+func (r *Rule) setRange(s string) error {
 	if s == all {
 		r.From, r.To = 0, 0
 		return nil

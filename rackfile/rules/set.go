@@ -44,7 +44,7 @@ func StoredSet(list []Rule) (*Set, error) {
 			return nil, fmt.Errorf("rule %s: %w", r.ID, err)
 		}
 		for j := range s.rules[:i] {
-			if err := fits(&s.rules[j], r); err != nil {
+			if err := s.rules[j].admits(r); err != nil {
 				return nil, fmt.Errorf("rule %s: %w", r.ID, err)
 			}
 		}

@@ -98,32 +98,32 @@ func checkService(s string) error {
 	return nil
 }
 
-// fits returns why rule r cannot come behind the rule `before` in a set; nil means that it can.
-func fits(before, r *Rule) error {
-	if before.ID == r.ID {
+// admits returns why the rule next cannot come behind rule r in a set; nil means that it can.
+func (r *Rule) admits(next *Rule) error {
+	if r.ID == next.ID {
 		return errors.New("its id is taken by a rule before it; ids must differ")
 	}
-	a, b := before.Action.Definition(), r.Action.Definition()
-	shared := before.Of(r.Server) || slices.ContainsFunc(r.Also, func(a netip.Addr) bool { return before.Of(a) })
+	a, b := r.Action.Definition(), next.Action.Definition()
+	shared := r.Of(next.Server) || slices.ContainsFunc(next.Also, func(a netip.Addr) bool { return r.Of(a) })
 	switch {
 	case !shared:
 		return nil
-	case before.Server != r.Server || !sameAddrs(before.Also, r.Also):
-		return fmt.Errorf("rule %s calls the same server %v; write the server in the same way in both", before.ID, before.Server)
-	case a.Observes != b.Observes || a.Queues != b.Queues || a.Queues && before.Action != r.Action:
+	case r.Server != next.Server || !sameAddrs(r.Also, next.Also):
+		return fmt.Errorf("rule %s calls the same server %v; write the server in the same way in both", r.ID, r.Server)
+	case a.Observes != b.Observes || a.Queues != b.Queues || a.Queues && r.Action != next.Action:
 		return nil
-	case before.hides(r):
-		return fmt.Errorf("rule %s before it takes all of its requests; put it first, or give them different ranges", before.ID)
+	case r.hides(next):
+		return fmt.Errorf("rule %s before it takes all of its requests; put it first, or give them different ranges", r.ID)
 	case a.Service == "" || b.Service == "":
 		return nil
 	case a.Service != b.Service:
-		return fmt.Errorf("rule %s moves or steers requests of the same server, and this rule does the other; a server is served in one way only", before.ID)
-	case before.Mode != r.Mode:
-		return fmt.Errorf("mode %v, but rule %s of the same server has mode %v; a server is %s in one mode", r.Mode, before.ID, before.Mode, a.Service)
-	case !r.Moves():
+		return fmt.Errorf("rule %s moves or steers requests of the same server, and this rule does the other; a server is served in one way only", r.ID)
+	case r.Mode != next.Mode:
+		return fmt.Errorf("mode %v, but rule %s of the same server has mode %v; a server is %s in one mode", next.Mode, r.ID, r.Mode, a.Service)
+	case !next.Moves():
 		return nil
-	case before.NumShards() != r.NumShards() || before.Service != r.Service || before.Depth() != r.Depth() || before.MTU != r.MTU || before.Slowed() != r.Slowed():
-		return fmt.Errorf("rule %s uses the same shared connections; shards, service, depth, mtu and slow must be the same in both", before.ID)
+	case r.NumShards() != next.NumShards() || r.Service != next.Service || r.Depth() != next.Depth() || r.MTU != next.MTU || r.Slowed() != next.Slowed():
+		return fmt.Errorf("rule %s uses the same shared connections; shards, service, depth, mtu and slow must be the same in both", r.ID)
 	}
 	return nil
 }
