@@ -20,7 +20,7 @@ func (t *Table) request(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) S
 	op, psn := f.BTH.Opcode, f.BTH.PSN
 	if fl.movedBy(op, psn) && !intact(icrc) {
 		t.stats.Damaged++
-		return refused(fl, false, Corrupt)
+		return fl.refused(false, Corrupt)
 	}
 	s := Seen{Flow: fl, Span: 1}
 	if op == wire.RCReadRequest {
@@ -120,7 +120,7 @@ type Seen struct {
 }
 
 // refused returns the result of Packet for a packet that the program must not use.
-func refused(fl *Flow, response bool, bad Reason) Seen {
+func (fl *Flow) refused(response bool, bad Reason) Seen {
 	if response {
 		fl = fl.Peer
 	}

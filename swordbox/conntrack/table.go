@@ -161,11 +161,11 @@ func (t *Table) rare(now clock.Time, in int, fl *Flow, f *wire.Frame, icrc Check
 			// after a silence. The next packet, perhaps of a new connection, would count as one of
 			// the old connection.
 			t.stats.Damaged++
-			return refused(fl, response, Corrupt)
+			return fl.refused(response, Corrupt)
 		}
 		if bad := t.reuse(now, fl, f); bad != Fine {
 			t.stats.Quarantined++
-			return refused(fl, response, bad)
+			return fl.refused(response, bad)
 		}
 		fl = t.index.find(f)
 	}
@@ -177,15 +177,15 @@ func (t *Table) rare(now clock.Time, in int, fl *Flow, f *wire.Frame, icrc Check
 		}
 	}
 	if fl.mistrusts() && !intact(icrc) {
-		return refused(fl, response, Corrupt)
+		return fl.refused(response, Corrupt)
 	}
 	if fl.Port != in && !t.hosts.home(now, fl, in, icrc) {
 		t.stats.Spoofed++
-		return refused(fl, response, Spoofed)
+		return fl.refused(response, Spoofed)
 	}
 	if fl.State == Closed {
 		t.stats.Quarantined++
-		return refused(fl, response, Quarantined)
+		return fl.refused(response, Quarantined)
 	}
 	fl.host.last = now
 	if fl.learn != nil {
@@ -198,7 +198,7 @@ func (t *Table) rare(now clock.Time, in int, fl *Flow, f *wire.Frame, icrc Check
 func (t *Table) dispatch(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) Seen {
 	response := f.BTH.Opcode.Is(wire.OpResponse)
 	if fl.mistrusts() && !intact(icrc) {
-		return refused(fl, response, Corrupt)
+		return fl.refused(response, Corrupt)
 	}
 	if p := &fl.Path; p.SrcPort != f.UDP.SrcPort || p.Eth.Src != f.Eth.Src || p.Eth.Dst != f.Eth.Dst {
 		if intact(icrc) {
