@@ -169,7 +169,7 @@ func (w *walker) again(r *request, p *flows.Packet) (Violation, bool) {
 	switch {
 	case p.Opcode().Service() == wire.ServiceUC && !w.touched:
 		return broken(p, Unreliable, "#%d had it", r.p.Number)
-	case len(p.Comments) == 0 && len(r.p.Comments) == 0 && !flows.SameRequest(p, r.p):
+	case len(p.Comments) == 0 && len(r.p.Comments) == 0 && !p.SameRequest(r.p):
 		return broken(p, Copy, "#%d, with the same PSN, is another", r.p.Number)
 	}
 	if arrives(p) {

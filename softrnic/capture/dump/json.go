@@ -126,7 +126,7 @@ func (r *Record) appendJSON(b []byte, file string) ([]byte, error) {
 		l.addresses(f)
 	default:
 		l.addresses(f)
-		l.transport = newTransport(r)
+		l.transport = r.newTransport()
 	}
 	if r.Dispute != nil {
 		l.Dispute = r.Dispute.Error()
@@ -148,7 +148,7 @@ func (l *line) addresses(f *wire.Frame) {
 	}
 }
 
-func newTransport(r *Record) *transport {
+func (r *Record) newTransport() *transport {
 	f, h := &r.Frame, &r.Frame.BTH
 	t := &transport{
 		Opcode: h.Opcode, DestQP: h.DestQP, PSN: h.PSN, PKey: hex(h.PKey),

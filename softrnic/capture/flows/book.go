@@ -84,7 +84,7 @@ func (b *Book) sent(p *Packet) *Packet {
 		return nil
 	}
 	for i := len(b.Packets) - 1; i >= max(0, len(b.Packets)-mostOnTheWay) && p.Time-b.Packets[i].Time <= longestWay; i-- {
-		if q := &b.Packets[i]; q.PSN() == p.PSN() && q.Link == p.Link && samePacket(q, p) && !q.Lost() {
+		if q := &b.Packets[i]; q.PSN() == p.PSN() && q.Link == p.Link && q.samePacket(p) && !q.Lost() {
 			return q
 		}
 	}
@@ -92,10 +92,10 @@ func (b *Book) sent(p *Packet) *Packet {
 }
 
 // samePacket reports whether the records a and b can be of one packet.
-func samePacket(a, b *Packet) bool {
-	x, y := &a.Header, &b.Header
-	return a.Src == b.Src && a.Dst == b.Dst && a.Sum == b.Sum && x.BTH == y.BTH && x.AETH == y.AETH && x.DETH == y.DETH &&
-		x.AtomicAck == y.AtomicAck && SameRequest(a, b)
+func (p *Packet) samePacket(q *Packet) bool {
+	x, y := &p.Header, &q.Header
+	return p.Src == q.Src && p.Dst == q.Dst && p.Sum == q.Sum && x.BTH == y.BTH && x.AETH == y.AETH && x.DETH == y.DETH &&
+		x.AtomicAck == y.AtomicAck && p.SameRequest(q)
 }
 
 // longestWay is how many nanoseconds a packet is on a link at most for Book.sent to find it.

@@ -136,14 +136,14 @@ func (f *Flow) restarted(p *Packet) bool {
 		return true
 	}
 	return p.PSN() == f.First && f.last != f.First && len(p.Comments) == 0 && len(f.origin.Comments) == 0 &&
-		p.Link == f.origin.Link && !SameRequest(p, f.origin)
+		p.Link == f.origin.Link && !p.SameRequest(f.origin)
 }
 
 // SameRequest reports whether two requests with one PSN can be copies of one packet. The acknowledge
 // request bit may differ.
-func SameRequest(a, b *Packet) bool {
-	x, y := &a.Header, &b.Header
-	return x.BTH.Opcode == y.BTH.Opcode && x.XRCETH == y.XRCETH && a.Length == b.Length && x.RETH == y.RETH && x.FETH == y.FETH &&
+func (p *Packet) SameRequest(q *Packet) bool {
+	x, y := &p.Header, &q.Header
+	return x.BTH.Opcode == y.BTH.Opcode && x.XRCETH == y.XRCETH && p.Length == q.Length && x.RETH == y.RETH && x.FETH == y.FETH &&
 		x.AtomicETH == y.AtomicETH && x.Masks == y.Masks && x.ImmDt == y.ImmDt && x.IETH == y.IETH
 }
 
