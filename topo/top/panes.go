@@ -136,7 +136,7 @@ func (m Model) qpPage(rows int, r *rates) []string {
 			p.say(faint, fmt.Sprintf("%d more: pgdn", len(qps)-i))
 			break
 		}
-		qpLine(p, columns, &qps[i], r)
+		p.qpLine(columns, &qps[i], r)
 	}
 	if len(qps) == 0 {
 		p.say(faint, "no queue pair: try `rdmalab perf write_bw --from HOST --to SERVER`")
@@ -144,7 +144,7 @@ func (m Model) qpPage(rows int, r *rates) []string {
 	return p.fit(rows)
 }
 
-func qpLine(p *page, columns []column, q *QP, r *rates) {
+func (p *page) qpLine(columns []column, q *QP, r *rates) {
 	on, again := r.psns(q)
 	p.add(func(l *line) {
 		peer, peerQP := cmp.Or(q.Peer, "-"), either(q.PeerQPN != 0, hex(uint32(q.PeerQPN)), "-")

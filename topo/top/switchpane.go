@@ -46,9 +46,9 @@ func (m Model) switchPage(rows int, r *rates) []string {
 	half := m.width / 2
 	for i := range upper {
 		p.add(func(l *line) {
-			counterCell(l, counters, i-1, r)
+			l.counterCell(counters, i-1, r)
 			l.text(plain, strings.Repeat(" ", max(1, l.room-(m.width-half))))
-			tableCell(l, s.Tables, i-1)
+			l.tableCell(s.Tables, i-1)
 		})
 	}
 	for i := range s.Shared {
@@ -56,7 +56,7 @@ func (m Model) switchPage(rows int, r *rates) []string {
 			p.add(func(l *line) { l.head(sharedColumns) })
 		}
 		if len(p.lines) < rows {
-			sharedLine(p, &s.Shared[i])
+			p.sharedLine(&s.Shared[i])
 		}
 	}
 	words := 0
@@ -70,7 +70,7 @@ func (m Model) switchPage(rows int, r *rates) []string {
 
 // counterCell writes the heading of the counters if i is negative, otherwise counter number i. If
 // there is no counter i, it writes nothing.
-func counterCell(l *line, list []Counter, i int, r *rates) {
+func (l *line) counterCell(list []Counter, i int, r *rates) {
 	switch {
 	case i < 0:
 		l.head(counterColumns)
@@ -83,7 +83,7 @@ func counterCell(l *line, list []Counter, i int, r *rates) {
 	}
 }
 
-func tableCell(l *line, list []Table, i int) {
+func (l *line) tableCell(list []Table, i int) {
 	switch {
 	case i < 0:
 		l.head(tableColumns)
@@ -93,7 +93,7 @@ func tableCell(l *line, list []Table, i int) {
 	}
 }
 
-func sharedLine(p *page, s *Shared) {
+func (p *page) sharedLine(s *Shared) {
 	p.add(func(l *line) {
 		l.cells(sharedColumns, []cell{
 			{plain, s.Name},
