@@ -35,12 +35,12 @@ func Check(e Env) error {
 		name string
 		f    func(*Env) error
 	}{
-		{"absent keys", absent},
-		{"life of a key", life},
-		{"two clients", twoClients},
-		{"sizes", sizes},
-		{"against a map", model},
-		{"deadlines", deadlines},
+		{"absent keys", (*Env).absent},
+		{"life of a key", (*Env).life},
+		{"two clients", (*Env).twoClients},
+		{"sizes", (*Env).sizes},
+		{"against a map", (*Env).model},
+		{"deadlines", (*Env).deadlines},
 	} {
 		if err := c.f(&e); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
@@ -68,7 +68,7 @@ func is(err, want error, what string) error {
 	return nil
 }
 
-func absent(e *Env) error {
+func (e *Env) absent() error {
 	_, err := e.A.Get(1000, nil, e.soon())
 	return errors.Join(
 		is(err, kv.ErrNotFound, "GET"), is(e.A.Put(1000, []byte("x"), e.soon()), kv.ErrNotFound, "PUT"),
@@ -76,7 +76,7 @@ func absent(e *Env) error {
 	)
 }
 
-func life(e *Env) error {
+func (e *Env) life() error {
 	const key = 1
 	for n := range 3 {
 		v := kv.MakeValue(key, uint64(n), 40)
@@ -111,7 +111,7 @@ func life(e *Env) error {
 
 // twoClients checks that each client sees the other's writes, even if it has cached an earlier
 // state of the key.
-func twoClients(e *Env) error {
+func (e *Env) twoClients() error {
 	const key = 2
 	if err := e.A.Insert(key, kv.MakeValue(key, 0, 40), e.soon()); err != nil {
 		return err
@@ -143,7 +143,7 @@ func twoClients(e *Env) error {
 	return e.want(e.A, key, v)
 }
 
-func sizes(e *Env) error {
+func (e *Env) sizes() error {
 	const key = 3
 	if err := e.A.Insert(key, kv.MakeValue(key, 1, 16), e.soon()); err != nil {
 		return err
@@ -164,7 +164,7 @@ func sizes(e *Env) error {
 }
 
 // model compares random operations of both clients with those on a map.
-func model(e *Env) error {
+func (e *Env) model() error {
 	r := rand.New(rand.NewPCG(1, 1))
 	want := map[uint64][]byte{}
 	for n := range uint64(400) {
@@ -219,7 +219,7 @@ func model(e *Env) error {
 
 // deadlines checks that an operation whose deadline has passed ends soon. It may or may not be
 // executed.
-func deadlines(e *Env) error {
+func (e *Env) deadlines() error {
 	const key = 4
 	if err := e.A.Insert(key, kv.MakeValue(key, 1, 16), e.soon()); err != nil {
 		return err
