@@ -38,7 +38,7 @@ func (q *Queue) Unrolled(pool *Pool, on *Queue, n int, x Mem, y Operand, scratch
 // never returns the bytes of a WAIT that never ends: its count is ahead of the completions by half
 // of what the ring allows (see farthest).
 func (q *Queue) never() []byte {
-	count := q.Done.Count + uint32(farthest(q)/2)
+	count := q.Done.Count + uint32(q.farthest()/2)
 	e := sendring.Entry{Op: sendring.Wait, Count: count, Object: q.Done.Number, QPN: q.QPN}
 	return e.AppendTo(nil)[:stopLen]
 }

@@ -169,9 +169,9 @@ func (v *verifier) enable(r *Request) error {
 	if to == nil {
 		return nil // the ENABLE is for a queue that is not verified
 	}
-	if ahead := int64(int32(count - to.index())); ahead > farthest(to.Queue) {
+	if ahead := int64(int32(count - to.index())); ahead > to.Queue.farthest() {
 		return fmt.Errorf("queue %s, index %d: ENABLE of %d blocks of queue %s; its counts overflow behind %d",
-			r.queue.Name, r.index, ahead, to.Name, farthest(to.Queue))
+			r.queue.Name, r.index, ahead, to.Name, to.Queue.farthest())
 	}
 	if int32(count-to.limit) > 0 {
 		to.limit = count
@@ -186,8 +186,8 @@ func (v *verifier) overflows(p *place) error {
 		return nil
 	}
 	r := p.requests[p.next]
-	if ahead := int64(int32(v.counts[r].now - v.count[r.waits])); ahead > farthest(p.Queue) {
-		return fmt.Errorf("queue %s, index %d: WAIT for %d more completions; its counts overflow behind %d", p.Name, r.index, ahead, farthest(p.Queue))
+	if ahead := int64(int32(v.counts[r].now - v.count[r.waits])); ahead > p.Queue.farthest() {
+		return fmt.Errorf("queue %s, index %d: WAIT for %d more completions; its counts overflow behind %d", p.Name, r.index, ahead, p.Queue.farthest())
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (v *verifier) overflows(p *place) error {
 // farthest returns by how much the count of a WAIT may be ahead of the completions for which it
 // waits, and by how much the count of an ENABLE may be ahead of the index that queue q has reached.
 // Beyond that, the ring takes the count for one of the past.
-func farthest(q *Queue) int64 {
+func (q *Queue) farthest() int64 {
 	if q.Counts16 {
 		return math.MaxInt16
 	}
