@@ -31,7 +31,7 @@ type measured struct {
 
 // buildSwitched builds the tests and measures each of them.
 func (r runner) buildSwitched(c *checker, pkg string, all []mutant) (*switched, error) {
-	s, err := newSwitches(c, pkg, all)
+	s, err := c.newSwitches(pkg, all)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ type piece struct {
 
 // newSwitches puts the changes into the source. It leaves out changes whose switches do not
 // compile, such as the change of a constant that is the length of an array.
-func newSwitches(c *checker, pkg string, all []mutant) (*switches, error) {
+func (c *checker) newSwitches(pkg string, all []mutant) (*switches, error) {
 	s := &switches{ids: map[*mutant]int{}}
 	typed := c.typed()
 	for i := range all {

@@ -124,7 +124,7 @@ func userland(ctx context.Context, dir string, c *cpio) error {
 		if strings.HasPrefix(base, "linux-image-") || begins(base, needless...) {
 			continue
 		}
-		if err := contents(ctx, deb, func(h *tar.Header, r io.Reader) error { return unpack(c, h, r) }); err != nil {
+		if err := contents(ctx, deb, func(h *tar.Header, r io.Reader) error { return c.unpack(h, r) }); err != nil {
 			return fmt.Errorf("%s: %w", base, err)
 		}
 	}
@@ -132,7 +132,7 @@ func userland(ctx context.Context, dir string, c *cpio) error {
 }
 
 // unpack puts one entry of a package into the image.
-func unpack(c *cpio, h *tar.Header, r io.Reader) error {
+func (c *cpio) unpack(h *tar.Header, r io.Reader) error {
 	name := merged(path.Clean(h.Name))
 	if !useful(name) {
 		return nil
