@@ -13,10 +13,10 @@ import (
 
 // quiet makes a server ask no memory service and probe no memory server.
 func (s *Server) quiet(now clock.Time) {
-	for i := range s.watched {
-		s.watched[i].askAt = clock.Never
+	for i := range s.members.watched {
+		s.members.watched[i].askAt = clock.Never
 	}
-	s.probeAt, s.probeDue, s.backAt = now.Add(time.Hour), false, now.Add(time.Hour)
+	s.members.probeAt, s.members.probeDue, s.members.backAt = now.Add(time.Hour), false, now.Add(time.Hour)
 }
 
 // A server that is out and does not answer is tried again after a pause. If it answers, its
@@ -30,8 +30,8 @@ func TestServerThatIsOutIsLookedAt(t *testing.T) {
 		s.quiet(rt.Now())
 		began := rt.Now()
 		pause := max(downPause, 4*s.mem.reachTime())
-		if s.watchMemory(began); m.marked != 0 || m.retryAt != rt.Now().Add(pause) || rt.Now() == began || s.mem.connected(1) || s.change != nil {
-			t.Errorf("%+v after %v, change %v", m, rt.Now().Sub(began), s.change)
+		if s.watchMemory(began); m.marked != 0 || m.retryAt != rt.Now().Add(pause) || rt.Now() == began || s.mem.connected(1) || s.members.change != nil {
+			t.Errorf("%+v after %v, change %v", m, rt.Now().Sub(began), s.members.change)
 		}
 		r.restart(1, rt)
 		began = rt.Now()
@@ -63,7 +63,7 @@ func TestLookReadsASuperblock(t *testing.T) {
 		_ = s.mem.breakWays(1)
 		s.mem.memory[1].ways[0].region.RKey++ // is replaced by the connection
 		began := rt.Now()
-		if look(s, 1); !s.mem.connected(1) || s.mem.memory[1].retryAt < began.Add(downPause) {
+		if s.members.look(1); !s.mem.connected(1) || s.mem.memory[1].retryAt < began.Add(downPause) {
 			t.Errorf("connected %v, %+v", s.mem.connected(1), s.mem.memory[1])
 		}
 		between := rt.Now().Sub(began)
@@ -73,7 +73,7 @@ func TestLookReadsASuperblock(t *testing.T) {
 			t.Errorf("%v: a look takes %v, a connection alone %v", err, between, rt.Now().Sub(began))
 		}
 		r.Host("ms1").Crash()
-		if look(s, 1); s.mem.connected(1) {
+		if s.members.look(1); s.mem.connected(1) {
 			t.Error("the connection stays though the READ has failed")
 		}
 	})
@@ -86,17 +86,17 @@ func TestProbesInTime(t *testing.T) {
 		withMemory(t, 2, withCopies, func(_ *pair, s *Server, rt verbs.Runtime) {
 			now := rt.Now()
 			s.quiet(now)
-			s.probeAt = now.Add(in)
-			if s.watchMemory(now); (rt.Now() > now) != want || (s.probeAt == now.Add(s.mem.cfg.probe())) != want {
+			s.members.probeAt = now.Add(in)
+			if s.watchMemory(now); (rt.Now() > now) != want || (s.members.probeAt == now.Add(s.mem.cfg.probe())) != want {
 				t.Errorf("a probe that is due in %v ns is made: %v", int(in), rt.Now() > now)
 			}
 			now = rt.Now()
 			s.quiet(now)
 			s.mem.memory[1].out, s.mem.memory[1].blank, s.mem.memory[1].marked, s.mem.view = true, true, 3, 3
-			if s.watchMemory(now); s.change != nil || s.mem.view != 3 {
-				t.Errorf("change %v, view %d", s.change, s.mem.view)
+			if s.watchMemory(now); s.members.change != nil || s.mem.view != 3 {
+				t.Errorf("change %v, view %d", s.members.change, s.mem.view)
 			}
-			s.mem.memory[0].out, s.probeDue = true, true // only servers that count are probed
+			s.mem.memory[0].out, s.members.probeDue = true, true // only servers that count are probed
 			s.mem.memory[0].marked = 3
 			if s.watchMemory(now); rt.Now() != now {
 				t.Error("a server that is out is read")
@@ -116,19 +116,19 @@ func TestAttemptThatFails(t *testing.T) {
 			if err := s.mem.writeBulk(1, 0, make([]byte, layout.SuperblockLen)); err != nil {
 				t.Error(err)
 			}
-			begin(s, rt.Now())
-			for !s.pool.fences.Over(s.change.fence) {
+			s.members.begin(rt.Now())
+			for !s.pool.fences.Over(s.members.change.fence) {
 				rt.Sleep(time.Millisecond)
 			}
 			r.At(rt.Now().Add(after), func() { r.Host("ms1").Crash() })
-			err := tryChange(s)
+			err := s.members.tryChange()
 			if err == nil || s.mem.connected(1) {
 				return // it was not the server that is filled that failed, or too late
 			}
 			if s.mem.outs() != 0 {
 				t.Errorf("after %v: %b are out", after, s.mem.outs())
 			}
-			if !s.change.again {
+			if !s.members.change.again {
 				return // before the servers are filled
 			}
 			failed++
@@ -138,9 +138,9 @@ func TestAttemptThatFails(t *testing.T) {
 			}
 			r.crash(s, 1)
 			r.restart(1, rt)
-			works(s, rt, 5*time.Second, func() bool { return s.change == nil })
-			if s.mem.outs() != 0 || s.change != nil || record(t, s, p).At != e.at {
-				t.Errorf("after %v: %b are out, change %v, record %+v", after, s.mem.outs(), s.change, record(t, s, p))
+			works(s, rt, 5*time.Second, func() bool { return s.members.change == nil })
+			if s.mem.outs() != 0 || s.members.change != nil || record(t, s, p).At != e.at {
+				t.Errorf("after %v: %b are out, change %v, record %+v", after, s.mem.outs(), s.members.change, record(t, s, p))
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func TestSuperblocksBeforeServersAreFilled(t *testing.T) {
 		opened(t, s, cl, 1, n[0])
 		s.mem.memory[1].out, s.mem.memory[2].out, s.mem.memory[1].marked = true, true, 7
 		r.crash(s, 0)
-		err := settleView(s, []int{1, 2}, false)
+		err := s.members.settleView([]int{1, 2}, false)
 		if !errors.Is(err, errDown) || s.mem.view != 0 {
 			t.Errorf("%v, view %d", err, s.mem.view)
 		}

@@ -32,8 +32,8 @@ const (
 )
 
 // weigh measures the memory servers and computes their weights, once in a quarter of a lease.
-func weigh(s *Server, now clock.Time) {
-	b := &s.pool.balance
+func (s *pool) weigh(now clock.Time) {
+	b := &s.balance
 	if !s.mem.cfg.Balance || now < b.at {
 		return
 	}
@@ -72,7 +72,7 @@ func weigh(s *Server, now clock.Time) {
 		if slow == 0 {
 			continue // a server that does not answer gives no nodes
 		}
-		weights[i] = int64(s.pool.room(i)) * slowest / min(slowest, int64(slow/fast))
+		weights[i] = int64(s.room(i)) * slowest / min(slowest, int64(slow/fast))
 	}
 	b.weights = weights
 }

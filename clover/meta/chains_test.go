@@ -182,8 +182,8 @@ func TestBeginOfAChange(t *testing.T) {
 	s.mem.cfg.Lease = time.Second
 	now := clock.Time(100)
 	s.pool.clients[1], s.pool.clients[2] = &client{heard: 50}, &client{heard: 70}
-	begin(s, now)
-	if c := s.change; c.fence == nil || c.until != clock.Time(70).Add(time.Second) || c.asked != now || !s.pool.clients[1].stale || !s.pool.clients[2].stale {
+	s.members.begin(now)
+	if c := s.members.change; c.fence == nil || c.until != clock.Time(70).Add(time.Second) || c.asked != now || !s.pool.clients[1].stale || !s.pool.clients[2].stale {
 		t.Errorf("%+v", c)
 	}
 }

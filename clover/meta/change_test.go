@@ -73,8 +73,8 @@ func TestChangeAfterALoss(t *testing.T) {
 		r.crash(s, 1)
 		r.restart(1, rt)
 		took := works(s, rt, 3*time.Second, func() bool { return s.mem.view == 1 })
-		if s.mem.view != 1 || s.change != nil || took > 200*time.Millisecond || !cl.stale || s.pool.epoch != epoch+1 || s.mem.stats.Losses != 1 {
-			t.Errorf("view %d after %v, change %v, stale %v, epoch %d, %d losses", s.mem.view, took, s.change, cl.stale, s.pool.epoch, s.mem.stats.Losses)
+		if s.mem.view != 1 || s.members.change != nil || took > 200*time.Millisecond || !cl.stale || s.pool.epoch != epoch+1 || s.mem.stats.Losses != 1 {
+			t.Errorf("view %d after %v, change %v, stale %v, epoch %d, %d losses", s.mem.view, took, s.members.change, cl.stale, s.pool.epoch, s.mem.stats.Losses)
 		}
 		if m := s.mem.memory[1]; m.blank || m.out || m.generation == before || m.generation == 0 || m.marked != 0 {
 			t.Errorf("%+v", m)
@@ -100,14 +100,14 @@ func TestChangeWithoutAServer(t *testing.T) {
 		until := cl.heard.Add(s.mem.cfg.Lease)
 		r.crash(s, 1)
 		began := rt.Now()
-		if works(s, rt, s.mem.cfg.Lease/2, func() bool { return s.change != nil }); s.change != nil || s.mem.memory[1].since == 0 || s.mem.memory[1].since > began.Add(s.mem.reachTime()+2*keepEvery) {
+		if works(s, rt, s.mem.cfg.Lease/2, func() bool { return s.members.change != nil }); s.members.change != nil || s.mem.memory[1].since == 0 || s.mem.memory[1].since > began.Add(s.mem.reachTime()+2*keepEvery) {
 			t.Errorf("a change begins too early: silent since %v", s.mem.memory[1].since.Sub(began))
 		}
-		works(s, rt, 3*time.Second, func() bool { return s.change != nil })
-		if s.change == nil || s.mem.view != 0 || s.mem.memory[1].out || s.change.until != until {
-			t.Errorf("view %d, out %v, change %+v", s.mem.view, s.mem.memory[1].out, s.change)
+		works(s, rt, 3*time.Second, func() bool { return s.members.change != nil })
+		if s.members.change == nil || s.mem.view != 0 || s.mem.memory[1].out || s.members.change.until != until {
+			t.Errorf("view %d, out %v, change %+v", s.mem.view, s.mem.memory[1].out, s.members.change)
 		}
-		works(s, rt, 3*time.Second, func() bool { return s.change == nil })
+		works(s, rt, 3*time.Second, func() bool { return s.members.change == nil })
 		if s.mem.view != 1 || s.mem.outs() != 2 || rt.Now() < until || rt.Now() > until.Add(s.mem.cfg.Lease) || s.mem.stats.Losses != 0 || s.mem.memory[1].since != 0 {
 			t.Errorf("view %d, %b out after %v, %d losses, silent since %v", s.mem.view, s.mem.outs(), rt.Now().Sub(began), s.mem.stats.Losses, s.mem.memory[1].since)
 		}
@@ -126,11 +126,11 @@ func TestChangeWithoutAServer(t *testing.T) {
 			t.Error("a fence waits for a server that is out")
 		}
 		works(s, rt, 2*s.mem.cfg.Lease, func() bool { return false }) // nothing happens until it is back
-		if s.mem.view != 1 || s.change != nil {
-			t.Errorf("view %d, change %v while the server is away", s.mem.view, s.change)
+		if s.mem.view != 1 || s.members.change != nil {
+			t.Errorf("view %d, change %v while the server is away", s.mem.view, s.members.change)
 		}
 		r.restart(1, rt)
-		if works(s, rt, 5*time.Second, func() bool { return s.mem.view == 2 }); s.mem.view != 2 || s.mem.outs() != 0 || s.change != nil || s.mem.stats.Losses != 1 {
+		if works(s, rt, 5*time.Second, func() bool { return s.mem.view == 2 }); s.mem.view != 2 || s.mem.outs() != 0 || s.members.change != nil || s.mem.stats.Losses != 1 {
 			t.Errorf("view %d, %b out, %d losses", s.mem.view, s.mem.outs(), s.mem.stats.Losses)
 		}
 		sameCopies(t, "after it came back", s)
@@ -184,7 +184,7 @@ func TestChangeAfterALossOfAllCopies(t *testing.T) {
 					t.Errorf("key %d: copy %d of the record %+v", e.key, j, record(t, s, p))
 				}
 			}
-			if p, _ := s.mem.space.Mirror(int(e.slot)); record(t, s, p) != mirrorOf(e) {
+			if p, _ := s.mem.space.Mirror(int(e.slot)); record(t, s, p) != e.mirror() {
 				t.Errorf("key %d: mirror %+v", e.key, record(t, s, p))
 			}
 		}
@@ -203,7 +203,7 @@ func TestSilenceOfAllServers(t *testing.T) {
 			_ = s.mem.breakWays(i)
 		}
 		rt.Sleep(time.Second)
-		noteSilence(s)
+		s.members.noteSilence()
 		for i := range s.mem.memory {
 			if s.mem.memory[i].since != rt.Now() {
 				t.Errorf("server %d is silent since %v, now %v", i, s.mem.memory[i].since, rt.Now())
@@ -218,20 +218,20 @@ func TestSilenceOfAllServers(t *testing.T) {
 		if err := s.mem.openWays(1, s.mem.deadline()); err != nil { // the first one that answers
 			t.Error(err)
 		}
-		noteSilence(s)
+		s.members.noteSilence()
 		if since := []bool{s.mem.memory[0].since == rt.Now(), s.mem.memory[1].since == 0, s.mem.memory[2].since == rt.Now()}; slices.Contains(since, false) || !s.mem.answering {
 			t.Errorf("%+v", s.mem.memory)
 		}
 		s.mem.memory[0].since = 0 // it was heard until now
-		if noteSilence(s); s.mem.memory[0].since != rt.Now() {
+		if s.members.noteSilence(); s.mem.memory[0].since != rt.Now() {
 			t.Errorf("%+v", s.mem.memory[0])
 		}
 		s.mem.memory[0].since, s.mem.memory[2].out = 5, true
-		if noteSilence(s); s.mem.memory[0].since != 5 || s.mem.memory[2].since != 0 {
+		if s.members.noteSilence(); s.mem.memory[0].since != 5 || s.mem.memory[2].since != 0 {
 			t.Errorf("%+v", s.mem.memory)
 		}
 		s.mem.memory[1].out = true // an answer of a server that is out does not count
-		if noteSilence(s); s.mem.answering || s.mem.memory[0].since != rt.Now() {
+		if s.members.noteSilence(); s.mem.answering || s.mem.memory[0].since != rt.Now() {
 			t.Errorf("%+v", s.mem.memory)
 		}
 	})

@@ -91,7 +91,7 @@ func TestFirstCopyDecides(t *testing.T) {
 		if err := putCopy(s, n[2], 0, old, 1); err != nil {
 			t.Error(err)
 		}
-		if !complete(&s.chains, n[2], layout.Superseded(v, n[1])) || headerOf(t, s, n[2], 0) != old {
+		if !s.chains.complete(n[2], layout.Superseded(v, n[1])) || headerOf(t, s, n[2], 0) != old {
 			t.Errorf("header %v, want %v", headerOf(t, s, n[2], 0), old)
 		}
 	})
@@ -113,7 +113,7 @@ func TestAppendIsNotCompleted(t *testing.T) {
 			t.Error(err)
 		}
 		r.Host("ms1").Crash() // the connection is there
-		if complete(&s.chains, l, layout.Superseded(1, node(s, 1, 1, 1))) {
+		if s.chains.complete(l, layout.Superseded(1, node(s, 1, 1, 1))) {
 			t.Error("it is complete, though the first copy was not written")
 		}
 	})
@@ -145,7 +145,7 @@ func TestHeadOfAServer(t *testing.T) {
 					t.Errorf("key %d: copy %d of its record is %+v", e.key, j, record(t, s, p))
 				}
 			}
-			if p, ok := s.mem.space.Mirror(int(e.slot)); !ok || record(t, s, p) != mirrorOf(e) {
+			if p, ok := s.mem.space.Mirror(int(e.slot)); !ok || record(t, s, p) != e.mirror() {
 				t.Errorf("key %d: mirror %+v", e.key, record(t, s, p))
 			}
 		}

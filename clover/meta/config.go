@@ -140,7 +140,7 @@ func (c *Config) validate() error {
 
 // Fixed returns the reason why each class of the store's nodes has a fixed part of the memory,
 // which can be full while others are not. It returns "" if the classes share the memory.
-func Fixed(s *Server) string { return whyFixed(&s.mem.space, s.mem.format) }
+func (s *Server) Fixed() string { return whyFixed(&s.mem.space, s.mem.format) }
 
 // whyFixed returns why each class of nodes has a fixed part of the space s, whose nodes have format
 // f. It returns "" if the classes share the space.

@@ -59,7 +59,7 @@ func (s *memories) writeCopies(p layout.Place, b []byte) error {
 // complete finishes an append that has been made on the last copy of the node `at`: header, the
 // header of that copy, names a successor. complete appends this successor on the other copies. It
 // returns false if a memory server did not answer.
-func complete(s *chains, at layout.Location, header layout.Word) bool {
+func (s *chains) complete(at layout.Location, header layout.Word) bool {
 	p, _ := s.mem.space.Place(at.Handle)
 	list := s.mem.copies(p)
 	for i := len(list) - 2; i >= 0; i-- {
@@ -69,7 +69,7 @@ func complete(s *chains, at layout.Location, header layout.Word) bool {
 		}
 		o := &s.mem.walk.bulk
 		s.mem.fab.CompareSwap(o, s.mem.memory[p.Server].target(0, p.Offset), uint64(layout.Header(at.Version)), uint64(header), wordAt)
-		if doLent(s.mem, o) != nil {
+		if s.mem.doLent(o) != nil {
 			return false
 		}
 	}
@@ -121,7 +121,7 @@ func head(s *chains, i int) []byte {
 			}
 		}
 		if p, ok := s.mem.space.Mirror(int(e.slot)); ok && p.Server == i {
-			mirrorOf(e).Put(b[p.Offset:])
+			e.mirror().Put(b[p.Offset:])
 		}
 	}
 	return b

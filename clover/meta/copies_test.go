@@ -150,12 +150,12 @@ func TestViewWithoutSomeNodes(t *testing.T) {
 			if err := put(s, n[0], layout.Superseded(n[0].Version, next), 1); err != nil {
 				t.Error(err)
 			}
-			fence, epoch := s.fenceTo(s.pool.nextID), s.pool.epoch
+			fence, epoch := s.pool.fenceTo(s.pool.nextID), s.pool.epoch
 			s.pool.orphansAfter = fence
 			s.mem.memory[2].since, s.mem.memory[2].blank = 9, false
 			s.mem.memory[0].out, s.mem.memory[1].out = gone, gone
 			s.mem.view = 1<<24 - 1
-			if err := settleView(s, nil, false); err != nil {
+			if err := s.members.settleView(nil, false); err != nil {
 				t.Error(err)
 			}
 			if e.lost != gone || s.pool.void != gone || (s.pool.orphansAfter == nil) != gone {
@@ -287,17 +287,17 @@ func TestWhenServersAreBroughtBack(t *testing.T) {
 	} {
 		s, now := alone(), clock.Time(1000)
 		s.mem.cfg.Lease = time.Hour
-		s.mem.memory[1].out, s.backAt = false, now
+		s.mem.memory[1].out, s.members.backAt = false, now
 		if c.early {
-			s.backAt++
+			s.members.backAt++
 		}
-		before := s.backAt
-		s.services = inquiry{ended: c.known, ran: c.ran, until: now}
+		before := s.members.backAt
+		s.members.services = inquiry{ended: c.known, ran: c.ran, until: now}
 		if !c.fresh {
-			s.services.until--
+			s.members.services.until--
 		}
-		if got := mayBringBack(s, now); got != c.back || (s.backAt == now.Add(4*reachTimeout)) != c.later || !c.later && s.backAt != before || s.services.asking != c.asks {
-			t.Errorf("%s: %v, not before %v, asks %v", name, got, s.backAt, s.services.asking)
+		if got := s.members.mayBringBack(now); got != c.back || (s.members.backAt == now.Add(4*reachTimeout)) != c.later || !c.later && s.members.backAt != before || s.members.services.asking != c.asks {
+			t.Errorf("%s: %v, not before %v, asks %v", name, got, s.members.backAt, s.members.services.asking)
 		}
 	}
 }
@@ -310,13 +310,13 @@ func TestWhichServicesAreAsked(t *testing.T) {
 		asks bool
 	}{"due": {asks: true}, "later": {in: 1}, "out": {out: true}} {
 		s, _ := lossy()
-		s.mem.space.Backups, s.change = 1, new(change)
+		s.mem.space.Backups, s.members.change = 1, new(change)
 		s.mem.cfg.Servers = alone().mem.cfg.Servers
-		s.watched = make([]watched, len(s.mem.memory))
+		s.members.watched = make([]watched, len(s.mem.memory))
 		now := clock.Time(100)
-		w := &s.watched[0]
-		w.askAt, w.missed, w.asked, s.watched[1].askAt, s.mem.memory[0].out = now+c.in, 1, 7, clock.Never, c.out
-		if err := watchServices(s, now); err != nil || w.asking != c.asks || (w.missed == 0) != c.out || w.asked != map[bool]clock.Time{true: 100, false: 7}[c.asks] && !c.out || c.out && w.asked != 0 {
+		w := &s.members.watched[0]
+		w.askAt, w.missed, w.asked, s.members.watched[1].askAt, s.mem.memory[0].out = now+c.in, 1, 7, clock.Never, c.out
+		if err := s.members.watchServices(now); err != nil || w.asking != c.asks || (w.missed == 0) != c.out || w.asked != map[bool]clock.Time{true: 100, false: 7}[c.asks] && !c.out || c.out && w.asked != 0 {
 			t.Errorf("%s: asks %v, %d missed, asked at %d, %v", name, w.asking, w.missed, w.asked, err)
 		}
 	}
@@ -332,14 +332,14 @@ func TestAllServersThatDoNotServe(t *testing.T) {
 	}
 	withMemory(t, 4, withCopies, func(_ *pair, s *Server, rt verbs.Runtime) {
 		rt.Sleep(2 * servicePatience)
-		for i := range s.watched {
-			if s.watched[i].askAt = clock.Never; i%2 == 0 {
-				s.watched[i].missed, s.watched[i].silent = leastMissed, 1
+		for i := range s.members.watched {
+			if s.members.watched[i].askAt = clock.Never; i%2 == 0 {
+				s.members.watched[i].missed, s.members.watched[i].silent = leastMissed, 1
 			} else {
-				s.watched[i].heard = 2
+				s.members.watched[i].heard = 2
 			}
 		}
-		if err := watchServices(s, rt.Now()); err != nil || !slices.Equal(up(s), []bool{false, true, false, true}) {
+		if err := s.members.watchServices(rt.Now()); err != nil || !slices.Equal(up(s), []bool{false, true, false, true}) {
 			t.Errorf("hung: connected %v, %v", up(s), err)
 		}
 	})
@@ -348,13 +348,13 @@ func TestAllServersThatDoNotServe(t *testing.T) {
 		r.Host("ms2").Crash()
 		s.mem.memory[0].out = true // no server that counts serves
 		s.pool.fences.Add(s.pool.nextID)
-		s.change = &change{asked: rt.Now()}
+		s.members.change = &change{asked: rt.Now()}
 		rt.Sleep(servicePatience)
-		if err := breakUnserved(s); err != nil || !slices.Equal(up(s), []bool{true, true, true}) {
+		if err := s.members.breakUnserved(); err != nil || !slices.Equal(up(s), []bool{true, true, true}) {
 			t.Errorf("none serves: connected %v, %v", up(s), err)
 		}
 		s.mem.memory[0].out, s.mem.memory[2].out = false, true // one that does not count is left alone
-		if err := breakUnserved(s); err != nil || !slices.Equal(up(s), []bool{true, false, true}) {
+		if err := s.members.breakUnserved(); err != nil || !slices.Equal(up(s), []bool{true, false, true}) {
 			t.Errorf("one is out: connected %v, %v", up(s), err)
 		}
 		s.pool.fences.Close()
@@ -364,15 +364,15 @@ func TestAllServersThatDoNotServe(t *testing.T) {
 		r.Host("ms2").Crash()
 		s.pool.fences.Add(s.pool.nextID)
 		began := rt.Now()
-		s.change = &change{asked: began}
+		s.members.change = &change{asked: began}
 		rt.Sleep(servicePatience / 2)
-		if err := breakUnserved(s); err != nil || !slices.Equal(up(s), []bool{true, true, true}) {
+		if err := s.members.breakUnserved(); err != nil || !slices.Equal(up(s), []bool{true, true, true}) {
 			t.Errorf("too early: connected %v, %v", up(s), err)
 		}
 		rt.Sleep(servicePatience / 2)
 		now := rt.Now()
-		if err := breakUnserved(s); err != nil || !slices.Equal(up(s), []bool{true, false, false}) || s.change.asked != now {
-			t.Errorf("connected %v, waiting since %v, %v", up(s), s.change.asked.Sub(began), err)
+		if err := s.members.breakUnserved(); err != nil || !slices.Equal(up(s), []bool{true, false, false}) || s.members.change.asked != now {
+			t.Errorf("connected %v, waiting since %v, %v", up(s), s.members.change.asked.Sub(began), err)
 		}
 		s.pool.fences.Close()
 	})
@@ -383,11 +383,11 @@ func TestAServerThatIsOutAndConnected(t *testing.T) {
 	withMemory(t, 2, withCopies, func(_ *pair, s *Server, rt verbs.Runtime) {
 		now := rt.Now()
 		s.mem.memory[1].out, s.mem.memory[1].marked, s.mem.view = true, 3, 3
-		s.backAt, s.probeAt = now.Add(time.Hour), now.Add(time.Hour)
-		for i := range s.watched {
-			s.watched[i].askAt = clock.Never
+		s.members.backAt, s.members.probeAt = now.Add(time.Hour), now.Add(time.Hour)
+		for i := range s.members.watched {
+			s.members.watched[i].askAt = clock.Never
 		}
-		if s.watchMemory(now); s.mem.memory[1].marked != 3 || rt.Now() != now || s.change != nil {
+		if s.watchMemory(now); s.mem.memory[1].marked != 3 || rt.Now() != now || s.members.change != nil {
 			t.Errorf("%+v, after %v", s.mem.memory[1], rt.Now().Sub(now))
 		}
 	})
@@ -420,11 +420,11 @@ func TestWeightsOfServers(t *testing.T) {
 			b := &s.pool.balance
 			b.took = slices.Clone(c.took[:])
 			b.at = now + 1
-			if weigh(s, now); b.weights != nil {
+			if s.pool.weigh(now); b.weights != nil {
 				t.Errorf("%s: weighed too early", name)
 			}
 			b.at = now
-			weigh(s, now)
+			s.pool.weigh(now)
 			for i := range c.want {
 				if want := int64(s.pool.room(i)) * c.want[i]; len(b.weights) != 3 || b.weights[i] != want || (b.took[i] == 0) != slices.Contains(c.out, i) {
 					t.Errorf("%s: weights %v, room %d, %v, want %v", name, b.weights, s.pool.room(i), b.took, c.want)
@@ -439,7 +439,7 @@ func TestWeightsOfServers(t *testing.T) {
 	withMemory(t, 3, func(cfg *Config) { cfg.Balance = true }, func(r *pair, s *Server, rt verbs.Runtime) {
 		r.Host("ms1").Crash() // its connection still looks well
 		s.pool.balance.took = []time.Duration{ms, ms, ms}
-		weigh(s, rt.Now())
+		s.pool.weigh(rt.Now())
 		if b := &s.pool.balance; b.took[0] == 0 || b.took[1] != 0 || b.weights[0] == 0 || b.weights[1] != 0 {
 			t.Errorf("%v, %v", b.took, b.weights)
 		}

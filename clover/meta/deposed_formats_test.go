@@ -29,7 +29,7 @@ func deposedFormats(t *testing.T, ends bool) {
 			_ = s.mem.breakWays(i) // its link was cut meanwhile
 		}
 		for end := rt.Now().Add(200 * time.Millisecond); rt.Now() < end && !s.mem.deposed; rt.Sleep(time.Millisecond) {
-			s.probeDue = true
+			s.members.probeDue = true
 			s.watchMemory(rt.Now())
 			t.Logf("%v md0 after a round: blank %v connected %v %v deposed %v", rt.Now(), s.mem.memory[0].blank, s.mem.connected(0), s.mem.connected(1), s.mem.deposed)
 		}
@@ -51,7 +51,7 @@ func deposedFormats(t *testing.T, ends bool) {
 			r.memory("ms0")
 			for s.mem.stats.Losses == 0 {
 				rt.Sleep(10 * time.Millisecond)
-				s.probeDue = true
+				s.members.probeDue = true
 				s.watchMemory(rt.Now())
 			}
 			// acknowledge new keys: some have their record on ms0

@@ -197,11 +197,11 @@ func TestEndOfAnInquiry(t *testing.T) {
 			q.mu.Unlock()
 		}
 	}}
-	if q.wait(s); slept != 0 {
+	if q.wait(&s.mem); slept != 0 {
 		t.Error("the server waits for no inquiry")
 	}
 	q.asking = true
-	if q.wait(s); slept != 3 || q.asking {
+	if q.wait(&s.mem); slept != 3 || q.asking {
 		t.Errorf("after %d pauses the inquiry goes on: %v", slept, q.asking)
 	}
 }

@@ -163,9 +163,9 @@ func TestPeriodicWork(t *testing.T) {
 		e.reported = []reported{{at: n[1]}}
 		s.chains.note(e)
 		e.seen = e.at
-		s.chains.sweepAt, s.probeDue = rt.Now().Add(time.Hour), true
-		if s.keep(rt.Now()); len(s.chains.unopened) != 0 || e.at != n[1] || s.probeDue || s.pool.clients[7] == nil {
-			t.Errorf("%d keys to erase, key at %v, probe due %v", len(s.chains.unopened), e.at, s.probeDue)
+		s.chains.sweepAt, s.members.probeDue = rt.Now().Add(time.Hour), true
+		if s.keep(rt.Now()); len(s.chains.unopened) != 0 || e.at != n[1] || s.members.probeDue || s.pool.clients[7] == nil {
+			t.Errorf("%d keys to erase, key at %v, probe due %v", len(s.chains.unopened), e.at, s.members.probeDue)
 		}
 		// now the record of an unopened key cannot be erased
 		s.mem.memory[0].blank = true

@@ -50,7 +50,7 @@ var (
 // under its number, takeOver takes the next number.
 func (s *memories) takeOver() error {
 	for restarted := true; restarted; {
-		before := boots(s)
+		before := s.memory.boots()
 		s.owner++
 		if err := s.reserve(); err != nil {
 			return err
@@ -58,15 +58,15 @@ func (s *memories) takeOver() error {
 		if err := s.identify(); err != nil {
 			return err
 		}
-		restarted = !slices.Equal(before, boots(s))
+		restarted = !slices.Equal(before, s.memory.boots())
 	}
 	return nil
 }
 
 // boots returns the incarnations of the memory services to which the last connections were made.
-func boots(s *memories) (list []uint64) {
-	for i := range s.memory {
-		list = append(list, s.memory[i].ways[0].boot)
+func (s servers) boots() (list []uint64) {
+	for i := range s {
+		list = append(list, s[i].ways[0].boot)
 	}
 	return list
 }
@@ -215,12 +215,12 @@ func (s *Server) forgetNumbers() {
 		}
 	}
 	if oldest-1 >= s.pool.fencedTo+fenceBatch {
-		s.fenceTo(oldest - 1)
+		s.pool.fenceTo(oldest - 1)
 	}
 }
 
 // fenceTo fences all owners with numbers up to `last`.
-func (s *Server) fenceTo(last uint32) *lease.Fence {
-	s.pool.fencedTo = max(s.pool.fencedTo, last)
-	return s.pool.fences.AddTo(last)
+func (s *pool) fenceTo(last uint32) *lease.Fence {
+	s.fencedTo = max(s.fencedTo, last)
+	return s.fences.AddTo(last)
 }

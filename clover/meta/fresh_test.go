@@ -100,14 +100,14 @@ func TestRecordsOfServersThatAreNotFilled(t *testing.T) {
 				t.Error(err)
 			}
 			s.mem.memory[q.Server].out = true
-			if err := settleView(s, []int{q.Server}, all); err != nil {
+			if err := s.members.settleView([]int{q.Server}, all); err != nil {
 				t.Error(err)
 			}
 			if a, b := record(t, s, p), record(t, s, q); (a.At == e.at) != all || b.At != e.at || s.mem.outs() != 0 {
 				t.Errorf("all %v: the record that was not filled %+v, the other one %+v", all, a, b)
 			}
 			s.mem.memory[q.Server].out = true // one that is out, and not filled, is left alone
-			if err := errors.Join(s.mem.writeBulk(q.Server, q.Offset, empty), settleView(s, nil, all)); err != nil || record(t, s, q) != (layout.KeyRecord{}) {
+			if err := errors.Join(s.mem.writeBulk(q.Server, q.Offset, empty), s.members.settleView(nil, all)); err != nil || record(t, s, q) != (layout.KeyRecord{}) {
 				t.Errorf("all %v: %+v, %v", all, record(t, s, q), err)
 			}
 		})

@@ -7,9 +7,9 @@ import (
 
 // newFront makes the part of the metadata server that receives the calls of clients and sends the
 // answers (store/rpc).
-func newFront(cfg *Config) (*calls.Server, error) {
+func (c *Config) newFront() (*calls.Server, error) {
 	return calls.New(calls.Config{
-		Context: cfg.Context, Params: cfg.Params, Threads: max(1, cfg.Threads), Slots: rpc.AnswerSlots,
+		Context: c.Context, Params: c.Params, Threads: max(1, c.Threads), Slots: rpc.AnswerSlots,
 		MaxRequest: rpc.MaxRequest, MaxAnswer: rpc.MaxAnswer, Requests: recvs, Conns: maxConns,
 	})
 }

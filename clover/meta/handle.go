@@ -67,7 +67,7 @@ func (s *Server) request(in calls.Request) {
 	case s.late(&r):
 		s.mem.stats.Refused++
 		return
-	case r.Op == rpc.OpHello && s.change != nil:
+	case r.Op == rpc.OpHello && s.members.change != nil:
 		a.Status = rpc.Busy
 	case r.Op == rpc.OpHello:
 		s.renumber(&r)
@@ -119,7 +119,7 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 	}
 	// A deposed metadata server does not know which keys its successor has deleted since. So the
 	// answer Full may be wrong: the client gets Busy instead, and asks again.
-	if a.Status == rpc.Full && !reigns(&s.mem) {
+	if a.Status == rpc.Full && !s.mem.reigns() {
 		a.Status = rpc.Busy
 	}
 }
@@ -136,7 +136,7 @@ func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 	}
 	// A client says hello again after it has lost reports, or has found that a server's memory is
 	// not the store's.
-	s.chains.sweepDue, s.probeDue = true, true
+	s.chains.sweepDue, s.members.probeDue = true, true
 	s.pool.clients[id] = &client{id: id, former: r.Client, owner: s.ownerOf(id, r), epoch: s.pool.epoch, heard: now, seq: r.Seq, quiet: true}
 	w := &rpc.Welcome{Client: id, Owner: s.pool.clients[id].owner, Incarnation: s.mem.owner, Lease: s.mem.cfg.Lease, Space: s.mem.space, Format: s.mem.format}
 	_, counted := s.Generations()
@@ -328,5 +328,5 @@ func (s *Server) keep(now clock.Time) {
 	s.recoverOrphans(now)
 	s.pool.turn()
 	s.watchMemory(now)
-	weigh(s, now)
+	s.pool.weigh(now)
 }

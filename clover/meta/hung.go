@@ -63,7 +63,7 @@ func (w *watched) hangs(now clock.Time) bool {
 // watchServices asks the memory service of each connected server whose copies count the next
 // question, and takes the outcome of the question before. Unless a change of the view is in
 // progress, it also breaks the connections to the servers whose services hang (see spared).
-func watchServices(s *Server, now clock.Time) error {
+func (s *membership) watchServices(now clock.Time) error {
 	for i := range s.watched {
 		w := &s.watched[i]
 		ran, fresh, known := w.take(now)
@@ -77,14 +77,14 @@ func watchServices(s *Server, now clock.Time) error {
 		if known && (ran || fresh) {
 			w.note(ran, now)
 		}
-		if now >= w.askAt && w.begin(s, memoryTimeout, s.mem.cfg.Servers[i]) {
+		if now >= w.askAt && w.begin(s.mem, memoryTimeout, s.mem.cfg.Servers[i]) {
 			w.asked = now
 		}
 	}
 	if s.change != nil {
 		return nil
 	}
-	for _, i := range spared(s, now) {
+	for _, i := range s.spared(now) {
 		if err := s.mem.breakWays(i); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func watchServices(s *Server, now clock.Time) error {
 // spared returns the servers whose memory services hang, if the store can go on without them: of
 // each node that is not lost, there must be a copy on a server whose service has answered since the
 // first of the hung services fell silent.
-func spared(s *Server, now clock.Time) (hung []int) {
+func (s *membership) spared(now clock.Time) (hung []int) {
 	since := clock.Never
 	for i := range s.watched {
 		if w := &s.watched[i]; w.hangs(now) {

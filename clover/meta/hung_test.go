@@ -50,7 +50,7 @@ func TestSparedServers(t *testing.T) {
 	}{
 		"the other one answers":           {func(*Server, *watched) {}, over, []int{0}},
 		"too early":                       {func(*Server, *watched) {}, over - 1, nil},
-		"one question":                    {func(s *Server, _ *watched) { s.watched[0].missed = 1 }, over, nil},
+		"one question":                    {func(s *Server, _ *watched) { s.members.watched[0].missed = 1 }, over, nil},
 		"the other one answered before":   {func(_ *Server, w *watched) { w.heard-- }, over, nil},
 		"the other one was not asked yet": {func(_ *Server, w *watched) { w.heard = 0 }, over, nil},
 		"the other one misses a question": {func(_ *Server, w *watched) { w.missed = 1 }, over, nil},
@@ -60,16 +60,16 @@ func TestSparedServers(t *testing.T) {
 		"there is one copy of each node":  {func(s *Server, _ *watched) { s.mem.space.Backups = 0 }, over, nil},
 		"all copies of other nodes are lost": {func(s *Server, _ *watched) {
 			s.mem.memory = append(s.mem.memory, memory{out: true}, memory{out: true}, memory{})
-			s.watched = append(s.watched, watched{}, watched{}, watched{heard: silent})
+			s.members.watched = append(s.members.watched, watched{}, watched{}, watched{heard: silent})
 		}, over, []int{0}},
-		"no service hangs, and one is out": {func(s *Server, _ *watched) { s.watched[0].missed, s.mem.memory[1].out = 0, true }, over, nil},
+		"no service hangs, and one is out": {func(s *Server, _ *watched) { s.members.watched[0].missed, s.mem.memory[1].out = 0, true }, over, nil},
 	} {
 		s, _ := lossy()
 		s.mem.space.Backups = 1
-		s.watched = make([]watched, 2)
-		s.watched[0].missed, s.watched[0].silent, s.watched[1].heard = 2, silent, silent
-		if c.change(s, &s.watched[1]); !slices.Equal(spared(s, c.now), c.want) {
-			t.Errorf("%s: %v, want %v", name, spared(s, c.now), c.want)
+		s.members.watched = make([]watched, 2)
+		s.members.watched[0].missed, s.members.watched[0].silent, s.members.watched[1].heard = 2, silent, silent
+		if c.change(s, &s.members.watched[1]); !slices.Equal(s.members.spared(c.now), c.want) {
+			t.Errorf("%s: %v, want %v", name, s.members.spared(c.now), c.want)
 		}
 	}
 }

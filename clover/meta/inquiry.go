@@ -24,25 +24,25 @@ type inquiry struct {
 // begin starts a thread that asks the memory services of these servers, one after the other, each
 // for at most `limit`, until one does not answer. Later the method `take` returns the outcome.
 // begin returns false if an earlier inquiry is still going on.
-func (q *inquiry) begin(s *Server, limit time.Duration, servers ...netip.Addr) bool {
+func (q *inquiry) begin(mem *memories, limit time.Duration, servers ...netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.asking {
 		return false
 	}
 	q.asking, q.ended = true, false
-	self := s.mem.self
-	s.mem.rt.Go("services", func() {
+	self := mem.self
+	mem.rt.Go("services", func() {
 		ran := true
 		for _, addr := range servers {
-			_, err := memservice.WhoIs(s.mem.cfg.Context, s.mem.cfg.Manager, addr, self, s.mem.rt.Now().Add(limit))
+			_, err := memservice.WhoIs(mem.cfg.Context, mem.cfg.Manager, addr, self, mem.rt.Now().Add(limit))
 			if ran = err == nil; !ran {
 				break
 			}
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.asking, q.ended, q.ran, q.until = false, true, ran, s.mem.rt.Now().Add(limit)
+		q.asking, q.ended, q.ran, q.until = false, true, ran, mem.rt.Now().Add(limit)
 	})
 	return true
 }
@@ -57,7 +57,7 @@ func (q *inquiry) take(now clock.Time) (ran, fresh, known bool) {
 	return q.ran, now <= q.until, known
 }
 
-func (q *inquiry) wait(s *Server) {
+func (q *inquiry) wait(mem *memories) {
 	for {
 		q.mu.Lock()
 		asking := q.asking
@@ -65,6 +65,6 @@ func (q *inquiry) wait(s *Server) {
 		if !asking {
 			return
 		}
-		s.mem.rt.Sleep(waitPause)
+		mem.rt.Sleep(waitPause)
 	}
 }

@@ -32,13 +32,13 @@ func TestServicesThatAreAsked(t *testing.T) {
 				list = append(list, s.mem.cfg.Servers[i])
 			}
 			began := rt.Now()
-			if !q.begin(s, limit, list...) || q.begin(s, limit, list...) {
+			if !q.begin(&s.mem, limit, list...) || q.begin(&s.mem, limit, list...) {
 				t.Errorf("%s: two inquiries go on", name)
 			}
 			if _, _, known := q.take(rt.Now()); known {
 				t.Errorf("%s: there is an outcome while the inquiry goes on", name)
 			}
-			q.wait(s)
+			q.wait(&s.mem)
 			now := rt.Now()
 			if took := now.Sub(began); c.took > 0 && (took < c.took || took > c.took+limit/2) {
 				t.Errorf("%s: took %v", name, took)
@@ -49,10 +49,10 @@ func TestServicesThatAreAsked(t *testing.T) {
 			if q.asking || q.until < began.Add(limit) || q.until > now.Add(limit) {
 				t.Errorf("%s: asking %v, fresh until %v", name, q.asking, q.until)
 			}
-			if !q.begin(s, limit) {
+			if !q.begin(&s.mem, limit) {
 				t.Errorf("%s: no second inquiry", name)
 			}
-			q.wait(s)
+			q.wait(&s.mem)
 		})
 	}
 }
@@ -63,12 +63,12 @@ func TestNothingGoesOnAfterServe(t *testing.T) {
 	withMemory(t, 2, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
 		r.Host("ms1").Crash()
 		s.pool.fences.Add(7)
-		s.watched[1].begin(s, 1500*time.Millisecond, r.cfg.Servers[1])
+		s.members.watched[1].begin(&s.mem, 1500*time.Millisecond, r.cfg.Servers[1])
 		began := rt.Now()
 		s.mem.deposed = true
 		err := s.Serve()
-		if took := rt.Now().Sub(began); !errors.Is(err, errDeposed) || s.watched[1].asking || took < memoryTimeout || took > 2*memoryTimeout {
-			t.Errorf("%v after %v, asking %v", err, took, s.watched[1].asking)
+		if took := rt.Now().Sub(began); !errors.Is(err, errDeposed) || s.members.watched[1].asking || took < memoryTimeout || took > 2*memoryTimeout {
+			t.Errorf("%v after %v, asking %v", err, took, s.members.watched[1].asking)
 		}
 		l, err := s.mem.cfg.Manager.Listen(s.mem.cfg.Service)
 		if err != nil {

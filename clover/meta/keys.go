@@ -22,7 +22,7 @@ func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	switch {
 	case !r.At.IsZero() && !s.pool.heldAs(cl.id, r.At):
 		a.Status = rpc.Done // the client does not hold the node any more: it was linked
-	case absent(&s.chains, r) && !reigns(&s.mem):
+	case e.absent() && !s.mem.reigns():
 		a.Status = rpc.Busy
 	case e == nil:
 		a.Status = rpc.NotFound
@@ -35,17 +35,14 @@ func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 }
 
 // absent reports whether the answer to a query is NotFound or Lost, because the server knows no
-// node of the key.
-func absent(s *chains, r *rpc.Request) bool {
-	e := s.keys[r.Key]
-	return e == nil || e.lost
-}
+// node of the key. e is nil if there is no such key.
+func (e *entry) absent() bool { return e == nil || e.lost }
 
 // reigns reports whether a memory server still serves this metadata server. A metadata server that
 // takes over makes all memory servers refuse this one before it changes anything. So if reigns
 // returns true, this server's tables were right when reigns was called, even if this server hung
 // before.
-func reigns(s *memories) bool {
+func (s *memories) reigns() bool {
 	for i := range s.memory {
 		m := &s.memory[i]
 		if m.out || m.blank || !s.connected(i) {
@@ -195,7 +192,7 @@ func (s *chains) writeShortcut(e *entry) {
 	}
 	o := &s.mem.walk.ops[0]
 	s.mem.fab.Write(o, s.mem.memory[p.Server].target(0, p.Offset), wordAt, layout.ShortcutLen)
-	_ = doLent(s.mem, o) // on failure the shortcut goes on naming an older node
+	_ = s.mem.doLent(o) // on failure the shortcut goes on naming an older node
 }
 
 // strip is called when the directory no longer names the chain of a lost key. It retires the

@@ -94,7 +94,7 @@ func newMailbox(t *testing.T) *mailbox {
 		}
 	}
 	var err error
-	if m.s.front, err = newFront(&Config{Context: lendCtx{nic: m.nic}}); err != nil {
+	if m.s.front, err = (&Config{Context: lendCtx{nic: m.nic}}).newFront(); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.s.front.Connect(lendReq{}); err != nil {
@@ -214,7 +214,7 @@ func TestHelloDuringAChange(t *testing.T) {
 		m := newMailbox(t)
 		m.s.pool.clients, m.s.pool.nextID, m.s.pool.endID = map[uint32]*client{}, 5, 100
 		if changes {
-			m.s.change = new(change)
+			m.s.members.change = new(change)
 		}
 		r := rpc.Request{Op: rpc.OpHello, Seq: 8}
 		m.arrives(r.AppendTo(nil), func(r calls.Request) bool { m.s.request(r); return true })

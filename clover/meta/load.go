@@ -220,7 +220,7 @@ func (s *chains) formatServer(i int) error {
 			rec.Put(b[p.Offset:])
 		}
 		if p, ok := s.mem.space.Mirror(int(e.slot)); ok && p.Server == i {
-			mirrorOf(e).Put(b[p.Offset:])
+			e.mirror().Put(b[p.Offset:])
 		}
 	}
 	if s.mem.space.Shared {

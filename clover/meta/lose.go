@@ -45,8 +45,8 @@ func (s *Server) lose(i int) error {
 		cl.stale = true
 	}
 	s.pool.voidServer(i)
-	s.pool.orphansAfter = s.fenceTo(s.pool.nextID)
-	forsake(&s.chains, i)
+	s.pool.orphansAfter = s.pool.fenceTo(s.pool.nextID)
+	s.chains.forsake(i)
 	for _, e := range s.chains.keys {
 		if p, _ := s.mem.space.Record(int(e.slot)); p.Server == i {
 			e.recorded = true
@@ -80,7 +80,7 @@ func (s *Server) mayFormat(i int) error {
 
 // forsake removes the nodes of server i from all chains. If the newest known node of a key is one
 // of them, the key is lost.
-func forsake(s *chains, i int) {
+func (s *chains) forsake(i int) {
 	for _, e := range s.keys {
 		e.passed = slices.DeleteFunc(e.passed, func(l layout.Location) bool { return s.pool.onServer(l, i) })
 		if s.pool.onServer(e.at, i) {

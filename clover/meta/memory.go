@@ -21,7 +21,7 @@ type memories struct {
 	fab    *remotemem.Fabric
 	format layout.Format
 	space  layout.Space
-	memory []memory
+	memory servers
 	// answering is what the last call of noteSilence has found: true if the metadata server was
 	// connected to at least one server that is not out (see memory).
 	answering bool
@@ -87,6 +87,9 @@ type memory struct {
 	// that the server is out; 0 means that it does not say so, or that there is no superblock.
 	marked uint32
 }
+
+// servers has the memory servers, by number.
+type servers []memory
 
 // way is one connection to a memory server.
 type way struct {
@@ -237,14 +240,14 @@ func (s *memories) reach(i int) error {
 }
 
 // watchMemory reconnects servers that did not answer, and calls lose for servers that have lost
-// their memory. In a store with copies it leaves the work to watchCopies.
+// their memory. In a store with copies it leaves the work to members.watch.
 func (s *Server) watchMemory(now clock.Time) {
 	if s.mem.copied() {
-		s.watchCopies(now)
+		s.members.watch(now)
 		return
 	}
-	probe := s.probeDue
-	s.probeDue = false
+	probe := s.members.probeDue
+	s.members.probeDue = false
 	for i := range s.mem.memory {
 		m := &s.mem.memory[i]
 		if probe && !m.blank && s.mem.connected(i) {
@@ -323,7 +326,7 @@ func (s *memories) probe(i int) error {
 
 // doLent executes an operation on a memory server. Meanwhile the request threads may use the tables
 // (lend).
-func doLent(s *memories, o *remotemem.Op) error {
+func (s *memories) doLent(o *remotemem.Op) error {
 	deadline := s.deadline()
 	s.lend()
 	defer s.regain()

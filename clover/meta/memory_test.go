@@ -498,7 +498,7 @@ func TestAttemptsToReachAServer(t *testing.T) {
 		if err := s.mem.reach(1); !errors.Is(err, errDown) || rt.Now() == began {
 			t.Errorf("%v: no attempt after the pause", err)
 		}
-		s.probeDue = false
+		s.members.probeDue = false
 		began = rt.Now()
 		s.mem.memory[1].retryAt = began.Add(1)
 		if s.watchMemory(began); rt.Now() != began {
@@ -521,23 +521,23 @@ func TestAttemptsToReachAServer(t *testing.T) {
 func TestProbesOfMemoryServers(t *testing.T) {
 	for _, replicas := range []int{1, 2} {
 		withMemory(t, 2, func(c *Config) { c.Replicas = replicas }, func(_ *pair, s *Server, rt verbs.Runtime) {
-			for i := range s.watched { // no question
-				s.watched[i].askAt = rt.Now().Add(time.Hour)
+			for i := range s.members.watched { // no question
+				s.members.watched[i].askAt = rt.Now().Add(time.Hour)
 			}
 			s.mem.hand = &handoff{s: s, gate: rt.NewGate()} // READs are made with the tables lent
 			for _, c := range []struct{ due, blank, reads bool }{{true, false, true}, {false, false, false}, {true, true, false}, {true, false, true}} {
-				s.probeDue, s.probeAt = c.due, rt.Now().Add(time.Hour)
+				s.members.probeDue, s.members.probeAt = c.due, rt.Now().Add(time.Hour)
 				for i := range s.mem.memory {
 					s.mem.memory[i].blank = c.blank
 				}
 				if c.blank { // it would be formatted
-					s.probeDue = false
+					s.members.probeDue = false
 					continue
 				}
 				began := rt.Now()
 				s.watchMemory(began)
-				if (rt.Now() > began) != c.reads || s.probeDue {
-					t.Errorf("%d copies, %+v: the servers are read for %v; still due %v", replicas, c, rt.Now().Sub(began), s.probeDue)
+				if (rt.Now() > began) != c.reads || s.members.probeDue {
+					t.Errorf("%d copies, %+v: the servers are read for %v; still due %v", replicas, c, rt.Now().Sub(began), s.members.probeDue)
 				}
 			}
 			if header, _, err := s.chains.nodeHead(node(s, 1, 0, 1)); err != nil || header != 0 {
@@ -596,10 +596,10 @@ func TestNextIncarnationIsWritten(t *testing.T) {
 func TestEndOfAServer(t *testing.T) {
 	withMemory(t, 2, nil, func(r *pair, s *Server, rt verbs.Runtime) {
 		r.Host("ms1").Crash()
-		s.services.begin(s, 300*time.Millisecond, r.cfg.Servers...)
+		s.members.services.begin(&s.mem, 300*time.Millisecond, r.cfg.Servers...)
 		began := rt.Now()
-		if err := errors.Join(s.Close(), s.Serve()); err != nil || s.services.asking || rt.Now() > began.Add(time.Second) {
-			t.Errorf("%v after %v, asking %v", err, rt.Now().Sub(began), s.services.asking)
+		if err := errors.Join(s.Close(), s.Serve()); err != nil || s.members.services.asking || rt.Now() > began.Add(time.Second) {
+			t.Errorf("%v after %v, asking %v", err, rt.Now().Sub(began), s.members.services.asking)
 		}
 	})
 }

@@ -117,7 +117,7 @@ func TestWelcome(t *testing.T) {
 	if w.Servers[0].Generation != 0 || w.Servers[1].Generation != 6 { // the first one is out
 		t.Errorf("%+v", w.Servers)
 	}
-	if cl := s.pool.clients[w.Client]; cl.former != 3 || cl.epoch != 3 || cl.heard != 11 || cl.seq != 9 || !cl.quiet || !s.chains.sweepDue || !s.probeDue {
+	if cl := s.pool.clients[w.Client]; cl.former != 3 || cl.epoch != 3 || cl.heard != 11 || cl.seq != 9 || !cl.quiet || !s.chains.sweepDue || !s.members.probeDue {
 		t.Errorf("%+v", cl)
 	}
 	for n := uint32(1 << 30); len(s.pool.clients) < maxClients-1; n++ {
@@ -160,17 +160,17 @@ func TestLateOutcomeOfAQuestion(t *testing.T) {
 		missed    int
 	}{{true, false, 0}, {true, true, 0}, {false, false, 2}, {false, true, 1}} {
 		s, _ := lossy()
-		s.mem.space.Backups, s.change = 1, new(change)
-		s.watched = make([]watched, len(s.mem.memory))
-		w := &s.watched[0]
+		s.mem.space.Backups, s.members.change = 1, new(change)
+		s.members.watched = make([]watched, len(s.mem.memory))
+		w := &s.members.watched[0]
 		w.missed, w.asked, w.ended, w.ran, w.until = 1, 7, true, c.ran, 100
 		w.asking, w.askAt = false, clock.Never
-		s.watched[1].askAt = clock.Never
+		s.members.watched[1].askAt = clock.Never
 		now := clock.Time(100)
 		if c.late {
 			now++
 		}
-		if err := watchServices(s, now); err != nil || w.missed != c.missed {
+		if err := s.members.watchServices(now); err != nil || w.missed != c.missed {
 			t.Errorf("%+v: %d missed, %v", c, w.missed, err)
 		}
 	}

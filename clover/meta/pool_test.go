@@ -185,7 +185,7 @@ func TestNodesOfLostMemory(t *testing.T) {
 	s.chains.keys[1] = &entry{key: 1, at: node(s, 0, 2, 1), passed: []layout.Location{node(s, 1, 2, 1)}, recorded: true}
 	s.chains.keys[2] = &entry{key: 2, at: node(s, 1, 3, 1), passed: []layout.Location{node(s, 0, 3, 1), node(s, 1, 2, 2)}, recorded: true}
 	s.pool.voidServer(0)
-	forsake(&s.chains, 0)
+	s.chains.forsake(0)
 	if s.pool.nodes.free[0].Len(0) != 0 || s.pool.nodes.free[0].Len(1) != 1 || len(s.pool.nodes.worn) != 1 || !s.pool.onServer(layout.Location{Handle: s.pool.nodes.worn[0].handle}, 1) {
 		t.Errorf("free %d and %d, worn %v", s.pool.nodes.free[0].Len(0), s.pool.nodes.free[0].Len(1), s.pool.nodes.worn)
 	}
@@ -320,7 +320,7 @@ func TestSilentServers(t *testing.T) {
 	s.mem.rt, s.mem.cfg.Lease = ticking{now: &now}, 20
 	for since, want := range map[clock.Time]bool{0: false, 89: true, 90: false, 100: false} {
 		s.mem.memory[0].since = since
-		if got := isSilent(s, 0); got != want {
+		if got := s.members.isSilent(0); got != want {
 			t.Errorf("since %d: %v", since, got)
 		}
 	}

@@ -27,7 +27,11 @@ func (s *chains) sorted() []*entry {
 // incarnation have no connection any more.
 func (s *Server) recover() error {
 	if s.mem.copied() {
-		return recoverCopies(s)
+		if err := s.members.recover(); err != nil {
+			return err
+		}
+		s.recoverOrphans(s.mem.rt.Now()) // the function keep calls it again if a memory server does not answer
+		return nil
 	}
 	taken := make(map[uint32]bool)
 	var lost []int
@@ -40,7 +44,7 @@ func (s *Server) recover() error {
 		if err := s.mem.writeOwner(i); err != nil {
 			return err
 		}
-		if err := errors.Join(readCopies(s, i, taken), s.mem.eraseShortcuts(i)); err != nil {
+		if err := errors.Join(s.members.readCopies(i, taken), s.mem.eraseShortcuts(i)); err != nil {
 			return err // shortcuts are erased because this incarnation counts epochs from 1 again
 		}
 	}

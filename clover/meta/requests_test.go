@@ -173,7 +173,7 @@ func TestRecordsOfEntries(t *testing.T) {
 		"deleted and lost": {entry{key: 9, lost: true, dead: true}, 0, layout.KeyRecord{Key: 9, Lost: true}, layout.KeyRecord{Key: 9, Lost: true}},
 	} {
 		s.mem.space.Backups = c.backups
-		if rec, mir := s.chains.recordOf(&c.e), mirrorOf(&c.e); rec != c.record || mir != c.mirror {
+		if rec, mir := s.chains.recordOf(&c.e), c.e.mirror(); rec != c.record || mir != c.mirror {
 			t.Errorf("%s: record %+v, mirror %+v", name, rec, mir)
 		}
 	}

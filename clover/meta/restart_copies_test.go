@@ -110,7 +110,7 @@ func TestRestartAfterALossOfAllCopies(t *testing.T) {
 				if p, _ := s.mem.space.Record(int(e.slot)); record(t, s, p) != s.chains.recordOf(e) {
 					t.Errorf("key %d: record %+v", key, record(t, s, p))
 				}
-				if p, _ := s.mem.space.Mirror(int(e.slot)); record(t, s, p) != mirrorOf(e) {
+				if p, _ := s.mem.space.Mirror(int(e.slot)); record(t, s, p) != e.mirror() {
 					t.Errorf("key %d: mirror %+v", key, record(t, s, p))
 				}
 			}

@@ -40,20 +40,7 @@ type Server struct {
 	front    *calls.Server
 	listener rdmacm.Listener
 	keepAt   clock.Time
-	// probeDue is true if watchMemory must read the superblock of every memory server. An idle
-	// connection does not show that its server has crashed.
-	probeDue bool
-	// change is the change of the view (the set of servers whose copies count) that is in progress;
-	// nil means none. probeAt is when the next probe of a store with copies is due. backAt is the
-	// earliest time of the next attempt to bring servers back.
-	change  *change
-	probeAt clock.Time
-	backAt  clock.Time
-	// services asks, before a change of the view brings servers back, whether the memory services
-	// run on the servers whose copies count.
-	services inquiry
-	// watched has what is known of the memory service of each server, if the store has copies.
-	watched []watched
+	members  membership // which copies count
 }
 
 // newServer returns a server whose parts know each other.
@@ -61,6 +48,7 @@ func newServer() *Server {
 	s := new(Server)
 	s.pool.mem = &s.mem
 	s.chains.mem, s.chains.pool = &s.mem, &s.pool
+	s.members.mem, s.members.pool, s.members.chains = &s.mem, &s.pool, &s.chains
 	return s
 }
 
@@ -95,9 +83,9 @@ func New(cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	if s.mem.copied() {
-		s.watched = make([]watched, len(s.mem.memory))
+		s.members.watched = make([]watched, len(s.mem.memory))
 	}
-	if s.front, err = newFront(&cfg); err != nil {
+	if s.front, err = cfg.newFront(); err != nil {
 		return nil, err
 	}
 	if s.listener, err = cfg.Manager.Listen(cfg.Service); err != nil {
@@ -122,10 +110,7 @@ func (s *Server) Serve() error {
 	s.front.Stop()
 	s.pool.fences.Close()
 	s.pool.fences.Wait()
-	s.services.wait(s)
-	for i := range s.watched {
-		s.watched[i].wait(s)
-	}
+	s.members.wait()
 	if errors.Is(err, verbs.ErrClosed) {
 		err = nil
 	}

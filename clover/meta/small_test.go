@@ -37,14 +37,14 @@ func TestNodesByWeight(t *testing.T) {
 func TestAverageOfReads(t *testing.T) {
 	withMemory(t, 2, func(c *Config) { c.Balance = true }, func(_ *pair, s *Server, rt verbs.Runtime) {
 		b := &s.pool.balance
-		weigh(s, rt.Now())
+		s.pool.weigh(rt.Now())
 		first := b.took[0]
 		if first <= 0 || first > time.Millisecond || len(b.took) != 2 || len(b.weights) != 2 {
 			t.Errorf("took %v", b.took)
 		}
 		b.at = 0
 		b.took[0] += 40 * time.Millisecond
-		if weigh(s, rt.Now()); b.took[0] < first+29*time.Millisecond || b.took[0] > first+31*time.Millisecond {
+		if s.pool.weigh(rt.Now()); b.took[0] < first+29*time.Millisecond || b.took[0] > first+31*time.Millisecond {
 			t.Errorf("took %v, then 40 ms more, then %v", first, b.took[0])
 		}
 		b.at = 0
@@ -53,13 +53,13 @@ func TestAverageOfReads(t *testing.T) {
 			before := *m
 			change(m)
 			b.at, b.took[i] = 0, 5
-			if weigh(s, rt.Now()); b.took[i] != 0 || b.weights[i] != 0 || b.weights[1-i] == 0 {
+			if s.pool.weigh(rt.Now()); b.took[i] != 0 || b.weights[i] != 0 || b.weights[1-i] == 0 {
 				t.Errorf("server %d: took %v, weights %v", i, b.took, b.weights)
 			}
 			*m = before
 		}
 		s.mem.cfg.Balance, b.at, b.weights = false, 0, nil
-		if weigh(s, rt.Now()); b.weights != nil {
+		if s.pool.weigh(rt.Now()); b.weights != nil {
 			t.Error("the servers are weighed without a reason")
 		}
 	})
@@ -128,7 +128,7 @@ func TestHeaderThatIsNotRead(t *testing.T) {
 		}
 		e.mirrored = false
 		if mirror, _ := s.mem.space.Mirror(int(e.slot)); mirror.Server == 0 {
-			if s.chains.mirror([]*entry{e}); !e.mirrored || record(t, s, mirror) != mirrorOf(e) {
+			if s.chains.mirror([]*entry{e}); !e.mirrored || record(t, s, mirror) != e.mirror() {
 				t.Errorf("mirrored %v, %+v", e.mirrored, record(t, s, mirror))
 			}
 		}

@@ -269,7 +269,7 @@ func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	default:
 		return false, false
 	}
-	if r.Client == h.serving || r.Op == rpc.OpQuery && (s.pool.void || absent(&s.chains, r)) {
+	if r.Client == h.serving || r.Op == rpc.OpQuery && (s.pool.void || s.chains.keys[r.Key].absent()) {
 		return false, false
 	}
 	if s.late(r) {

@@ -39,16 +39,45 @@ type change struct {
 	again bool
 }
 
+// membership decides which servers' copies count, and changes the view.
+type membership struct {
+	mem    *memories
+	pool   *pool
+	chains *chains
+	// probeDue is true if watch and watchMemory must read the superblock of every memory server. An
+	// idle connection does not show that its server has crashed.
+	probeDue bool
+	// change is the change of the view that is in progress; nil means none. probeAt is when the next
+	// probe of a store with copies is due. backAt is the earliest time of the next attempt to bring
+	// servers back.
+	change  *change
+	probeAt clock.Time
+	backAt  clock.Time
+	// services asks, before a change of the view brings servers back, whether the memory services
+	// run on the servers whose copies count.
+	services inquiry
+	// watched has what is known of the memory service of each server, if the store has copies.
+	watched []watched
+}
+
+// wait waits until no inquiry goes on.
+func (s *membership) wait() {
+	s.services.wait(s.mem)
+	for i := range s.watched {
+		s.watched[i].wait(s.mem)
+	}
+}
+
 // probe returns the interval at which the metadata server checks whether the memory servers answer.
 func (c *Config) probe() time.Duration { return max(c.Lease/4, keepEvery) }
 
-// watchCopies does the work of watchMemory for a store with copies.
-func (s *Server) watchCopies(now clock.Time) {
+// watch does the work of watchMemory for a store with copies.
+func (s *membership) watch(now clock.Time) {
 	probe := s.probeDue || now >= s.probeAt
 	if probe {
 		s.probeDue, s.probeAt = false, now.Add(s.mem.cfg.probe())
 	}
-	if watchServices(s, now) != nil {
+	if s.watchServices(now) != nil {
 		return // the device is closed
 	}
 	due, back := s.change != nil, false
@@ -58,29 +87,29 @@ func (s *Server) watchCopies(now clock.Time) {
 			_ = s.mem.probe(i) // if the READ fails, the connection ends
 		}
 		if !s.mem.connected(i) && now >= m.retryAt {
-			look(s, i)
+			s.look(i)
 		}
 		if m.out {
 			back = back || s.mem.connected(i)
-			markOut(s, i)
+			s.markOut(i)
 			continue
 		}
 		due = due || m.blank
 	}
-	noteSilence(s)
+	s.noteSilence()
 	for i := range s.mem.memory {
-		due = due || isSilent(s, i)
+		due = due || s.isSilent(i)
 	}
-	if !due && (!back || !mayBringBack(s, now)) {
+	if !due && (!back || !s.mayBringBack(now)) {
 		return
 	}
 	if s.change == nil {
-		begin(s, now)
+		s.begin(now)
 	}
-	if tryChange(s) == nil {
+	if s.tryChange() == nil {
 		s.change = nil
 	}
-	s.pool.fences.Leave(s.mem.away())
+	s.pool.fences.Leave(s.mem.memory.away())
 }
 
 // noteSilence notes, for each server whose copies count, since when it has not answered while
@@ -89,7 +118,7 @@ func (s *Server) watchCopies(now clock.Time) {
 // memory.since of the others to the present time: earlier failed attempts to reach them say nothing
 // about them, and one attempt may take half a lease. Otherwise the copies on these servers would no
 // longer count before the metadata server has tried to reach them again.
-func noteSilence(s *Server) {
+func (s *membership) noteSilence() {
 	now, answers := s.mem.rt.Now(), false
 	for i := range s.mem.memory {
 		answers = answers || s.mem.connected(i) && !s.mem.memory[i].out
@@ -108,7 +137,7 @@ func noteSilence(s *Server) {
 // look tries to connect to a server. If the server's copies count, look also finds out whether the
 // server has lost its memory. Otherwise look clears memory.marked, so that markOut marks the
 // superblock again.
-func look(s *Server, i int) {
+func (s *membership) look(i int) {
 	m := &s.mem.memory[i]
 	if !m.out && !m.blank {
 		_ = s.mem.reach(i) // the outcome is in m
@@ -124,7 +153,7 @@ func look(s *Server, i int) {
 // server takes time, and may have to wait. If meanwhile the servers that count lose their memory,
 // and the metadata server crashes, only this superblock says that the copies on this server are
 // old.
-func markOut(s *Server, i int) {
+func (s *membership) markOut(i int) {
 	if m := &s.mem.memory[i]; m.marked != s.mem.view && s.mem.connected(i) && s.mem.writeOwner(i) == nil {
 		m.marked = s.mem.view
 	}
@@ -136,7 +165,7 @@ func markOut(s *Server, i int) {
 // answer a request: a server whose service does not run may still serve data over the connections
 // that it has. An inquiry asks the services. Its outcome comes later, so mayBringBack returns false
 // until a later call finds it.
-func mayBringBack(s *Server, now clock.Time) bool {
+func (s *membership) mayBringBack(now clock.Time) bool {
 	if now < s.backAt {
 		return false
 	}
@@ -152,14 +181,14 @@ func mayBringBack(s *Server, now clock.Time) bool {
 				counted = append(counted, s.mem.cfg.Servers[i])
 			}
 		}
-		s.services.begin(s, s.mem.reachTime(), counted...)
+		s.services.begin(s.mem, s.mem.reachTime(), counted...)
 	}
 	return false
 }
 
 // begin begins a change of the view: it fences all clients, and makes them say hello again.
-func begin(s *Server, now clock.Time) {
-	s.change = &change{fence: s.fenceTo(s.pool.nextID), until: now, asked: now}
+func (s *membership) begin(now clock.Time) {
+	s.change = &change{fence: s.pool.fenceTo(s.pool.nextID), until: now, asked: now}
 	for _, cl := range s.pool.clients {
 		cl.stale = true
 		s.change.until = max(s.change.until, cl.heard.Add(s.mem.cfg.Lease))
@@ -167,9 +196,9 @@ func begin(s *Server, now clock.Time) {
 }
 
 // tryChange makes the change of the view if that is possible now. Otherwise it returns an error,
-// and watchCopies calls it again later.
-func tryChange(s *Server) error {
-	if err := breakUnserved(s); err != nil {
+// and watch calls it again later.
+func (s *membership) tryChange() error {
+	if err := s.breakUnserved(); err != nil {
 		return err
 	}
 	n := len(s.mem.memory)
@@ -198,7 +227,7 @@ func tryChange(s *Server) error {
 	good := func(i int) bool { return up[i] && !s.mem.memory[i].out && !s.mem.memory[i].blank }
 	silent := func(i int) bool { return !up[i] && !s.mem.memory[i].out && !s.mem.memory[i].blank }
 	for i := range s.mem.memory {
-		if silent(i) && (s.mem.rt.Now() < s.change.until || !isSilent(s, i)) {
+		if silent(i) && (s.mem.rt.Now() < s.change.until || !s.isSilent(i)) {
 			return errDown
 		}
 	}
@@ -208,17 +237,17 @@ func tryChange(s *Server) error {
 			return errDown // a silent server may have the only copies
 		}
 	}
-	was, lacks := s.mem.away(), make([]bool, n)
+	was, lacks := s.mem.memory.away(), make([]bool, n)
 	var fill []int
 	for i := range s.mem.memory {
 		if lacks[i] = !good(i); lacks[i] && up[i] {
 			fill = append(fill, i)
 		}
 	}
-	s.mem.setAway(lacks)
-	if err := settleView(s, fill, s.change.again); err != nil {
+	s.mem.memory.setAway(lacks)
+	if err := s.settleView(fill, s.change.again); err != nil {
 		s.change.again = true
-		s.mem.setAway(was)
+		s.mem.memory.setAway(was)
 		return err
 	}
 	return nil
@@ -233,7 +262,7 @@ const servicePatience = 2 * memoryTimeout
 // clients' connections within servicePatience, it breaks the metadata server's connections to those
 // that have not: their memory services do not run, although their NICs still serve data. From then
 // on such a server does not answer, because it accepts no connection before its service runs again.
-func breakUnserved(s *Server) error {
+func (s *membership) breakUnserved() error {
 	counts := func(i int) bool { return s.mem.connected(i) && !s.mem.memory[i].out }
 	served, unserved := false, []int(nil)
 	for i := range s.mem.memory {
@@ -259,24 +288,24 @@ func breakUnserved(s *Server) error {
 }
 
 // isSilent reports whether a server has not answered for half a lease, while another one has.
-func isSilent(s *Server, i int) bool {
+func (s *membership) isSilent(i int) bool {
 	since := s.mem.memory[i].since
 	return since != 0 && s.mem.rt.Now() > since.Add(s.mem.cfg.Lease/2)
 }
 
 // away returns a list that has true for each server whose copies do not count.
-func (s *memories) away() (list []bool) {
-	for i := range s.memory {
-		list = append(list, s.memory[i].out)
+func (s servers) away() (list []bool) {
+	for i := range s {
+		list = append(list, s[i].out)
 	}
 	return list
 }
 
 // setAway marks the servers for which list has true as servers whose copies do not count, and all
 // others as servers whose copies count.
-func (s *memories) setAway(list []bool) {
+func (s servers) setAway(list []bool) {
 	for i := range list {
-		s.memory[i].out = list[i]
+		s[i].out = list[i]
 	}
 }
 
@@ -299,7 +328,7 @@ func (s *memories) isGone(of int) bool {
 // which no copy counts are lost. The keys that need such a node are found before a superblock has
 // the new view. If settleView fails, a second call repeats the steps without harm. If `all` is
 // true, it also writes the heads (see writeHeads) of the servers that are not filled.
-func settleView(s *Server, fill []int, all bool) error {
+func (s *membership) settleView(fill []int, all bool) error {
 	for _, i := range fill { // a metadata server that restarts must not mistake a half-filled server for a part of the store
 		if s.mem.memory[i].marked != 0 {
 			continue // its superblock says that its copies do not count
@@ -308,7 +337,7 @@ func settleView(s *Server, fill []int, all bool) error {
 			return err
 		}
 	}
-	if voidGone(s) {
+	if s.voidGone() {
 		if s.chains.followAll(); !s.chains.allWhole() {
 			return errDown
 		}
@@ -316,13 +345,13 @@ func settleView(s *Server, fill []int, all bool) error {
 	}
 	for i := range s.mem.memory {
 		if all && !s.mem.memory[i].out {
-			if err := writeHeads(&s.chains, i); err != nil {
+			if err := writeHeads(s.chains, i); err != nil {
 				return err
 			}
 		}
 	}
 	for _, i := range fill {
-		if err := writeHeads(&s.chains, i); err != nil {
+		if err := writeHeads(s.chains, i); err != nil {
 			return err
 		}
 		for j := range s.mem.space.Backups + 1 {
@@ -331,18 +360,18 @@ func settleView(s *Server, fill []int, all bool) error {
 			}
 		}
 	}
-	return writeView(s, fill)
+	return s.writeView(fill)
 }
 
 // voidGone looks for servers whose nodes are lost, because every server that has a copy of these
 // nodes is out: its copies do not count any more. For each server whose nodes are lost, voidGone
 // calls voidServer and forsake. It reports whether there is one.
-func voidGone(s *Server) (gone bool) {
+func (s *membership) voidGone() (gone bool) {
 	for of := range s.mem.memory {
 		if s.mem.isGone(of) {
 			gone = true
 			s.pool.voidServer(of)
-			forsake(&s.chains, of)
+			s.chains.forsake(of)
 		}
 	}
 	return gone
@@ -351,8 +380,8 @@ func voidGone(s *Server) (gone bool) {
 // writeView begins the next view: the copies on the servers in fill count from then on. It writes
 // the superblock of each server whose copies count, and begins a new epoch. If it cannot write one
 // of them, the servers in fill stay out.
-func writeView(s *Server, fill []int) error {
-	was := s.mem.away()
+func (s *membership) writeView(fill []int) error {
+	was := s.mem.memory.away()
 	for _, i := range fill {
 		s.mem.memory[i].out, s.mem.memory[i].generation, s.mem.memory[i].marked = false, s.mem.rt.Rand().Uint64()|1, 0
 	}
@@ -362,7 +391,7 @@ func writeView(s *Server, fill []int) error {
 			continue
 		}
 		if err := s.mem.writeOwner(i); err != nil {
-			s.mem.setAway(was)
+			s.mem.memory.setAway(was)
 			return err
 		}
 	}
@@ -378,8 +407,9 @@ func writeView(s *Server, fill []int) error {
 	return nil
 }
 
-// recoverCopies does the work of recover for a store with copies. All memory servers answer.
-func recoverCopies(s *Server) error {
+// recover does the work of Server.recover for a store with copies, up to recoverOrphans. All memory
+// servers answer.
+func (s *membership) recover() error {
 	var fill []int
 	for i := range s.mem.memory {
 		m := &s.mem.memory[i]
@@ -389,7 +419,7 @@ func recoverCopies(s *Server) error {
 	}
 	taken := make(map[uint32]bool)
 	for of := range s.mem.memory {
-		if err := readCopies(s, of, taken); err != nil {
+		if err := s.readCopies(of, taken); err != nil {
 			return err
 		}
 	}
@@ -402,7 +432,7 @@ func recoverCopies(s *Server) error {
 			return err
 		}
 		if !known {
-			if err := readOld(s, of, taken); err != nil {
+			if err := s.readOld(of, taken); err != nil {
 				return err
 			}
 		}
@@ -414,7 +444,7 @@ func recoverCopies(s *Server) error {
 	for _, e := range s.chains.keys {
 		s.pool.linked(e.at)
 	}
-	voidGone(s)
+	s.voidGone()
 	if s.chains.followAll(); !s.chains.allWhole() {
 		return errDown
 	}
@@ -425,31 +455,30 @@ func recoverCopies(s *Server) error {
 		if s.mem.memory[i].generation == 0 {
 			continue
 		}
-		if markOut(s, i); s.mem.memory[i].marked != s.mem.view {
+		if s.markOut(i); s.mem.memory[i].marked != s.mem.view {
 			return errDown
 		}
 	}
 	// All records are written again, because their copies may differ, and all shortcuts are
 	// emptied, because this incarnation counts epochs from 1 again.
-	if err := settleView(s, fill, true); err != nil {
+	if err := s.settleView(fill, true); err != nil {
 		return err
 	}
 	s.mem.stats.Recovered = uint64(len(s.chains.keys))
 	s.pool.orphans = true
-	s.recoverOrphans(s.mem.rt.Now()) // the function keep calls it again if a memory server does not answer
 	return nil
 }
 
 // readOld reads the copies of the directory records of server `of` when all copies that counted are
 // lost and there is no mirror. The servers with the remaining copies are out of the view, so these
 // copies are out of date. But they still name most of the lost keys.
-func readOld(s *Server, of int, taken map[uint32]bool) error {
+func (s *membership) readOld(of int, taken map[uint32]bool) error {
 	for j := range s.mem.space.Backups + 1 {
 		first, _ := s.mem.space.RecordCopy(of, j)
 		if s.mem.memory[first.Server].generation == 0 {
 			continue
 		}
-		if err := readLost(&s.chains, of, first, taken); err != nil {
+		if err := readLost(s.chains, of, first, taken); err != nil {
 			return err
 		}
 	}
@@ -459,7 +488,7 @@ func readOld(s *Server, of int, taken map[uint32]bool) error {
 // readCopies reads the directory of server `of`, from the first of its copies that is on a server
 // whose copies count, and, if the classes share the memory, the table of `of`. It adds the slots of
 // the keys to `taken`. A key is lost if its node was in memory that has been formatted since.
-func readCopies(s *Server, of int, taken map[uint32]bool) error {
+func (s *membership) readCopies(of int, taken map[uint32]bool) error {
 	if !s.mem.isGone(of) && s.mem.space.Shared {
 		if err := s.pool.readTable(of); err != nil {
 			return err

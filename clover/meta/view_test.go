@@ -29,7 +29,7 @@ func TestTheHighestViewCounts(t *testing.T) {
 		for _, x := range c.seen {
 			s.see(&layout.Superblock{View: x.view, Out: x.out, Space: layout.Space{Servers: 3, Backups: 1}})
 		}
-		if got := s.away(); !slices.Equal(got, c.want) {
+		if got := s.memory.away(); !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v are out, want %v", c.seen, got, c.want)
 		}
 	}

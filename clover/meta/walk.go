@@ -89,7 +89,7 @@ func (s *chains) startHeader(i int, at layout.Location, last bool) error {
 	if err != nil {
 		return err
 	}
-	s.mem.fab.Read(o, s.mem.memory[p.Server].target(s.nextWay(), p.Offset), headAt+16*i, layout.HeaderLen)
+	s.mem.fab.Read(o, s.mem.memory[p.Server].target(s.mem.walk.nextWay(), p.Offset), headAt+16*i, layout.HeaderLen)
 	return s.mem.fab.Start(o)
 }
 
@@ -109,9 +109,9 @@ func (s *chains) find(at layout.Location, last bool) (layout.Place, error) {
 
 // nextWay returns a number by which the connections to a server are used in turn, because a
 // connection can have only a limited number of READs in flight.
-func (s *chains) nextWay() int {
-	s.mem.walk.way++
-	return s.mem.walk.way
+func (w *walker) nextWay() int {
+	w.way++
+	return w.way
 }
 
 // waitHeaders waits until the READs on the first n lanes are complete. Meanwhile the request
@@ -200,7 +200,7 @@ func (s *chains) step(e *entry, i int) bool {
 		e.ended = true
 		return false
 	}
-	if e.last && !complete(s, e.at, header) {
+	if e.last && !s.complete(e.at, header) {
 		return false
 	}
 	e.last = false
@@ -299,8 +299,8 @@ func (s *chains) recordOf(e *entry) layout.KeyRecord {
 	}
 }
 
-// mirrorOf returns the mirror of an entry's record. It is zero if the key was deleted.
-func mirrorOf(e *entry) layout.KeyRecord {
+// mirror returns the mirror of an entry's record. It is zero if the key was deleted.
+func (e *entry) mirror() layout.KeyRecord {
 	if e.dead && !e.lost {
 		return layout.KeyRecord{}
 	}
@@ -330,7 +330,7 @@ func (s *chains) mirror(list []*entry) {
 		case !ok || s.mem.memory[p.Server].out: // a server gets all its mirrors when it comes back
 			e.mirrored = true
 		case s.mem.reach(p.Server) == nil:
-			started[i] = s.startRecord(i, p, mirrorOf(e))
+			started[i] = s.startRecord(i, p, e.mirror())
 		}
 	}
 	waitRecords(s, started[:len(list)])
@@ -417,7 +417,7 @@ func (s *chains) nodeHead(l layout.Location) (header layout.Word, key uint64, er
 	}
 	o := &s.mem.walk.ops[0]
 	s.mem.fab.Read(o, s.mem.memory[p.Server].target(0, p.Offset), headAt, layout.HeaderLen+layout.KeyLen)
-	if err := doLent(s.mem, o); err != nil {
+	if err := s.mem.doLent(o); err != nil {
 		return 0, 0, errors.Join(errDown, err)
 	}
 	var b [layout.HeaderLen + layout.KeyLen]byte

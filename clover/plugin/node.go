@@ -91,7 +91,7 @@ func (n *node) Routes(m *control.Mux) {
 			return out, err
 		}
 		if s := n.Server(); s != nil {
-			out.Fixed = meta.Fixed(s)
+			out.Fixed = s.Fixed()
 		}
 		return out, nil
 	})
