@@ -19,7 +19,7 @@ func testRefusedPosts(t *testing.T, w *World) {
 	must(t, q.ToInit(verbs.ToInit{}))
 	wantErr(t, "send in INIT", q.PostSend(inline(0, verbs.OpSend, "x")), verbs.ErrState)
 	must(t, q.ToReset())
-	connect(a, b, q, peer)
+	a.connect(b, q, peer)
 	three := []verbs.SGE{a.mr.SGE(0, 1), a.mr.SGE(0, 1), a.mr.SGE(0, 1)}
 	for what, wr := range map[string]verbs.SendWR{
 		"too many pieces":   {SGL: three},
@@ -51,7 +51,7 @@ func testRefusedPosts(t *testing.T, w *World) {
 // testBounds fills queues up to their requested sizes; one more work request is refused.
 func testBounds(t *testing.T, w *World) {
 	a, b := w.ends(t)
-	q, peer := joined(a, b, verbs.RC, func(i *verbs.QPInit) { i.MaxSendWR, i.MaxRecvWR = 5, 3 })
+	q, peer := a.joined(b, verbs.RC, func(i *verbs.QPInit) { i.MaxSendWR, i.MaxRecvWR = 5, 3 })
 	must(t, q.ToSQD())
 	for range 5 {
 		must(t, q.PostSend(inline(1, verbs.OpSend, "x")))
@@ -70,7 +70,7 @@ func testLongLists(t *testing.T, w *World) {
 	const n = 500
 	deep := func(i *verbs.QPInit) { i.MaxSendWR, i.MaxRecvWR = n, n }
 	q, peer := a.qp(verbs.RC, deep), b.qp(verbs.RC, deep)
-	connect(a, b, q, peer)
+	a.connect(b, q, peer)
 	sends, recvs := make([]verbs.SendWR, n+1), make([]verbs.RecvWR, n+1)
 	for i := range sends {
 		sends[i], recvs[i] = inline(uint64(i), verbs.OpSend, "x"), verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{b.mr.SGE(i, 1)}}
@@ -158,7 +158,7 @@ func testForeign(t *testing.T, w *World) {
 	// The keys of one protection domain are not valid in another.
 	other := need(a.ctx.AllocPD())(t)
 	stranger := need(other.RegMR(nil, 64, full))(t)
-	qa, _ := joined(a, b, verbs.RC, nil)
+	qa, _ := a.joined(b, verbs.RC, nil)
 	a.post(qa, verbs.SendWR{ID: 1, SGL: []verbs.SGE{stranger.SGE(0, 8)}}, verbs.LocProtErr)
 }
 
@@ -255,7 +255,7 @@ func testFlushed(t *testing.T, w *World) {
 // again.
 func testReset(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
-	other, _ := joined(a, b, verbs.RC, nil)
+	other, _ := a.joined(b, verbs.RC, nil)
 	for i := range uint64(3) {
 		must(t, qa.PostSend(a.write(i, b, 8)))
 		must(t, other.PostSend(a.write(100+i, b, 8)))
@@ -277,7 +277,7 @@ func testReset(t *testing.T, w *World) {
 	}
 	a.none()
 	must(t, qb.ToReset())
-	connect(a, b, qa, qb)
+	a.connect(b, qa, qb)
 	a.post(qa, a.write(7, b, 8), verbs.Success)
 	must(t, qa.PostSend(a.write(8, b, 8)))
 	must(t, a.cq.Wait(a.in(patience)))

@@ -15,7 +15,7 @@ func (e *end) register(id uint64, mr verbs.MR, off, n int, rkey uint32, access v
 // pair, because a refused WRITE takes the queue pair to the error state.
 func (e *end) put(to *end, mr verbs.MR, off int, rkey uint32, want verbs.Status) {
 	e.t.Helper()
-	q, peer := joined(e, to, verbs.RC, nil)
+	q, peer := e.joined(to, verbs.RC, nil)
 	wr := inline(77, verbs.OpWrite, "put here")
 	wr.RemoteAddr, wr.RKey = mr.Addr()+uint64(off), rkey
 	e.post(q, wr, want)
@@ -75,7 +75,7 @@ func testInvalidationRights(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	private := need(b.pd.RegMR(nil, 64, verbs.LocalWrite))(t)
 	for _, key := range []uint32{b.mr.RKey(), b.mr.LKey(), private.RKey(), private.LKey()} {
-		q, peer := joined(a, b, verbs.RC, nil)
+		q, peer := a.joined(b, verbs.RC, nil)
 		must(t, peer.PostRecv(verbs.RecvWR{ID: 1, SGL: []verbs.SGE{b.mr.SGE(0, 64)}}))
 		inv := inline(2, verbs.OpSendInv, "away")
 		inv.InvRKey = key
@@ -83,14 +83,14 @@ func testInvalidationRights(t *testing.T, w *World) {
 		b.want(1, verbs.LocAccessErr)
 		must(t, q.Destroy())
 		must(t, peer.Destroy())
-		q, peer = joined(a, b, verbs.RC, nil)
+		q, peer = a.joined(b, verbs.RC, nil)
 		b.post(peer, verbs.SendWR{ID: 3, Op: verbs.OpLocalInv, Flags: verbs.Signalled, InvRKey: key}, verbs.MWBindErr)
 		must(t, q.Destroy())
 		must(t, peer.Destroy())
 	}
 	a.put(b, b.mr, 0, b.mr.RKey(), verbs.Success)
 	a.put(b, b.mr, 0, b.mr.LKey(), byOtherKey(b.mr, verbs.RemAccessErr))
-	q, _ := joined(a, b, verbs.RC, nil)
+	q, _ := a.joined(b, verbs.RC, nil)
 	s := a.mr.SGE(0, 8)
 	s.LKey = a.mr.RKey()
 	a.post(q, verbs.SendWR{ID: 4, Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{s}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}, byOtherKey(a.mr, verbs.LocProtErr))

@@ -98,7 +98,7 @@ func testLocalAccess(t *testing.T, w *World) {
 // testAtomics makes both ends count in the same word, through their NICs and locally.
 func testAtomics(t *testing.T, w *World) {
 	a, b, qa, _ := w.pair(t, verbs.RC)
-	self, _ := joined(b, b, verbs.RC, nil)
+	self, _ := b.joined(b, verbs.RC, nil)
 	const rounds = 200
 	word := b.mr.Addr() + 128
 	must(t, b.mr.Store64(128, 0))

@@ -117,7 +117,7 @@ func testFlush(t *testing.T, w *World) {
 			for _, q := range []verbs.QP{qa, qb} {
 				must(t, q.ToReset())
 			}
-			connect(a, b, qa, qb)
+			a.connect(b, qa, qb)
 		}
 	}
 	must(t, qb.Modify(verbs.QPModify{Mask: verbs.ModifyAccess, Access: verbs.RemoteWrite | verbs.FlushGlobal}))
@@ -254,7 +254,7 @@ func testSRQ(t *testing.T, w *World) {
 	var from, to [2]verbs.QP
 	for i := range from {
 		from[i], to[i] = a.qp(verbs.RC, nil), b.qp(verbs.RC, func(q *verbs.QPInit) { q.SRQ = srq })
-		connect(a, b, from[i], to[i])
+		a.connect(b, from[i], to[i])
 	}
 	for i := range uint64(4) {
 		must(t, srq.PostRecv(verbs.RecvWR{ID: i, SGL: []verbs.SGE{b.mr.SGE(int(i)*100, 100)}}))

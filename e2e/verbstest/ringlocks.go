@@ -29,9 +29,9 @@ type ringLockTable struct {
 	next   [ringLocks]uint64 // by lock: the next ticket
 }
 
-func newRingLockTable(e *end) *ringLockTable {
+func (e *end) ringLockTable() *ringLockTable {
 	e.t.Helper()
-	l := &ringLockTable{lane: newLane(e, ringLocks*redn.LockTurnBlocks, ringLocks*redn.LockLen)}
+	l := &ringLockTable{lane: e.lane(ringLocks*redn.LockTurnBlocks, ringLocks*redn.LockLen)}
 	for i := range ringLocks {
 		turns := l.lane.queue("turns", 0, verbs.RingInit{Blocks: redn.LockTurnBlocks, Managed: true})
 		lock := redn.Lock{Turns: turns.Queue, Memory: l.lane.data.At(i*redn.LockLen, redn.LockLen)}
@@ -70,9 +70,9 @@ type ringLockClient struct {
 	sends  int      // SENDs that have not completed
 }
 
-func newRingLockClient(e *end, locks redn.Mem, number int) *ringLockClient {
+func (e *end) ringLockClient(locks redn.Mem, number int) *ringLockClient {
 	e.t.Helper()
-	c := &ringLockClient{lane: newLane(e, lockMasterRing+redn.LockWorkerBlocks+redn.LockAnswerBlocks, lockData), number: number}
+	c := &ringLockClient{lane: e.lane(lockMasterRing+redn.LockWorkerBlocks+redn.LockAnswerBlocks, lockData), number: number}
 	master := c.lane.queue("master", 0, verbs.RingInit{Blocks: lockMasterRing})
 	worker := c.lane.queue("worker", 0, verbs.RingInit{Blocks: redn.LockWorkerBlocks, Managed: true, Counts16: true})
 	received := c.lane.counted(0)
@@ -81,7 +81,7 @@ func newRingLockClient(e *end, locks redn.Mem, number int) *ringLockClient {
 	})
 	c.own = need(c.lane.ctx.CreateCQ(8))(c.lane.t)
 	c.qp = e.qp(verbs.RC, func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.own, c.own })
-	connect(e, e, answers.qp, c.qp)
+	e.connect(e, answers.qp, c.qp)
 
 	s := &redn.LockServer{
 		Worker: worker.Queue, Answers: answers.Queue, Received: &redn.Counter{Number: received.Number()}, Locks: locks, Client: c.lane.data.At(lockTicketAt, 8),
@@ -160,10 +160,10 @@ func (c *ringLockClient) round(l *ringLockTable, lock int) error {
 // time, holders must come in the order of their tickets, and every thread must get its locks.
 func testRingLocks(t *testing.T, w *World) {
 	a, _ := w.ends(t)
-	l := newRingLockTable(a)
+	l := a.ringLockTable()
 	errs := make(chan error, ringLockClients)
 	for i := range ringLockClients {
-		c := newRingLockClient(a, l.lane.data, i+1)
+		c := a.ringLockClient(l.lane.data, i+1)
 		a.ctx.Runtime().Go(fmt.Sprintf("client-%d", c.number), func() {
 			for round := range ringLockRounds {
 				if err := c.round(l, (round/3+c.number)%ringLocks); err != nil {

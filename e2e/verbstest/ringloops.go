@@ -26,9 +26,9 @@ type search struct {
 	want                   uint64
 }
 
-func newSearch(e *end) *search {
+func (e *end) search() *search {
 	e.t.Helper()
-	s := &search{lane: newLane(e, 2*starterBlocks+SearchBlocks+SearchOnBlocks, LoopData), d: make([]byte, LoopPool)}
+	s := &search{lane: e.lane(2*starterBlocks+SearchBlocks+SearchOnBlocks, LoopData), d: make([]byte, LoopPool)}
 	s.main = s.lane.queue("main", 0, verbs.RingInit{Blocks: starterBlocks})
 	s.second = s.lane.queue("second", 0, verbs.RingInit{Blocks: starterBlocks, Managed: true})
 	s.loop = s.lane.queue("loop", 0, verbs.RingInit{Blocks: SearchBlocks, Managed: true, Counts16: true})
@@ -58,7 +58,7 @@ func (s *search) start(rnd *rand.Rand, id int) {
 // compares the results with those of the same loop in Go.
 func testRecycledLoop(t *testing.T, w *World) {
 	a, _ := w.ends(t)
-	lanes := lanesOf(a, newSearch)
+	lanes := lanesOf(a, (*end).search)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for run := 0; run < Tries(100_000, 12*ringLanes); run += ringLanes {
 		for i, s := range lanes {
@@ -84,9 +84,9 @@ type unrolled struct {
 	broken      bool
 }
 
-func newUnrolled(e *end) *unrolled {
+func (e *end) unrolled() *unrolled {
 	e.t.Helper()
-	u := &unrolled{lane: newLane(e, starterBlocks+UnrolledBlocks+UnrolledOnBlocks, LoopData), d: make([]byte, LoopPool)}
+	u := &unrolled{lane: e.lane(starterBlocks+UnrolledBlocks+UnrolledOnBlocks, LoopData), d: make([]byte, LoopPool)}
 	u.main = u.lane.queue("main", 0, verbs.RingInit{Blocks: starterBlocks})
 	return u
 }
@@ -145,7 +145,7 @@ func (u *unrolled) check(run int) {
 // those of the same loop in Go.
 func testUnrolledLoop(t *testing.T, w *World) {
 	a, _ := w.ends(t)
-	lanes := lanesOf(a, newUnrolled)
+	lanes := lanesOf(a, (*end).unrolled)
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for run := 0; run < Tries(100_000, 12*ringLanes); run += ringLanes {
 		for i, u := range lanes {

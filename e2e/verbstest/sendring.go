@@ -41,8 +41,8 @@ type ringed struct {
 	cq verbs.CountedCQ // completion queue of its requests
 }
 
-// newLane makes a lane with space for rings of blocks blocks in all, and data bytes of data.
-func newLane(e *end, blocks, data int) *lane {
+// lane makes a lane with space for rings of blocks blocks in all, and data bytes of data.
+func (e *end) lane(blocks, data int) *lane {
 	e.t.Helper()
 	mr := need(e.pd.RegMR(nil, blocks*sendring.BlockSize+data, full))(e.t)
 	l := &lane{end: e, mr: mr, all: redn.Mem{Addr: mr.Addr(), LKey: mr.LKey(), RKey: mr.RKey(), Len: mr.Len()}}
@@ -151,8 +151,8 @@ type batch struct {
 	want         [][]byte
 }
 
-func newBatch(e *end) *batch {
-	b := &batch{lane: newLane(e, 2*laneBlocks, laneRuns*laneSlot), d: make([]byte, laneRuns*laneSlot)}
+func (e *end) batch() *batch {
+	b := &batch{lane: e.lane(2*laneBlocks, laneRuns*laneSlot), d: make([]byte, laneRuns*laneSlot)}
 	b.main = b.lane.queue("main", 0, verbs.RingInit{Blocks: laneBlocks})
 	b.second = b.lane.queue("second", 0, verbs.RingInit{Blocks: laneBlocks, Managed: true})
 	return b
@@ -196,7 +196,7 @@ func lanesOf[T any](e *end, make func(*end) *T) (lanes [ringLanes]*T) {
 // opcode, which must take its queue pair to the error state.
 func testSendRing(t *testing.T, w *World) {
 	a, _ := w.ends(t)
-	lanes := lanesOf(a, newBatch)
+	lanes := lanesOf(a, (*end).batch)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	runs := Constructs * Tries(100_000, 100)
 	for first := 0; first < runs; first += ringLanes * laneRuns {

@@ -75,7 +75,7 @@ func testDeadlines(t *testing.T, w *World) {
 func testOverrun(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	small := need(a.ctx.CreateCQ(4))(t)
-	q, _ := joined(a, b, verbs.RC, func(i *verbs.QPInit) { i.SendCQ = small })
+	q, _ := a.joined(b, verbs.RC, func(i *verbs.QPInit) { i.SendCQ = small })
 	sent := 0
 	for ; sent < 64 && a.state(q) == verbs.StateRTS; sent++ { // the queue may be longer than requested
 		if err := q.PostSend(a.write(uint64(sent), b, 8)); err != nil {
@@ -99,7 +99,7 @@ func testOverrun(t *testing.T, w *World) {
 func testResizeCQ(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	small := need(a.ctx.CreateCQ(4))(t)
-	q, _ := joined(a, b, verbs.RC, func(i *verbs.QPInit) { i.SendCQ = small })
+	q, _ := a.joined(b, verbs.RC, func(i *verbs.QPInit) { i.SendCQ = small })
 	post := func(from, to uint64) {
 		for id := from; id < to; id++ {
 			must(t, q.PostSend(a.write(id, b, 8)))
@@ -193,7 +193,7 @@ func testThreads(t *testing.T, w *World) {
 	var wg sync.WaitGroup
 	for i := range threads {
 		cq := need(a.ctx.CreateCQ(16))(t)
-		q, _ := joined(a, b, verbs.RC, func(q *verbs.QPInit) { q.SendCQ = cq })
+		q, _ := a.joined(b, verbs.RC, func(q *verbs.QPInit) { q.SendCQ = cq })
 		wg.Go(func() {
 			for r := range uint64(rounds) {
 				at := i * 64
@@ -283,7 +283,7 @@ func testDown(t *testing.T, w *World) {
 	})
 	w.Faults.Up(0)
 	fresh := w.end(t, 0)
-	q, _ := joined(fresh, b, verbs.RC, nil)
+	q, _ := fresh.joined(b, verbs.RC, nil)
 	fresh.post(q, fresh.write(2, b, 64), verbs.Success)
 }
 
@@ -298,7 +298,7 @@ func testFaults(t *testing.T, w *World) {
 	ev := a.event(verbs.EventQPFatal)
 	expect(t, ev.QPN == qa.QPN(), "fatal: %#x", ev.QPN)
 	a.want(1, verbs.WRFlushErr)
-	q, _ := joined(a, b, verbs.RC, nil)
+	q, _ := a.joined(b, verbs.RC, nil)
 	must(t, w.Faults.OverrunCQs(0, q.QPN()))
 	a.event(verbs.EventCQErr)
 	a.becomes(q, verbs.StateError)

@@ -144,19 +144,20 @@ func (e *end) qp(kind verbs.QPType, change func(*verbs.QPInit)) verbs.QP {
 	return q
 }
 
-// connect brings two queue pairs to RTS.
-func connect(a, b *end, qa, qb verbs.QP) {
-	a.t.Helper()
-	a.up(0, qa, b, qb, func(*verbs.ToRTS) {})
-	b.up(0, qb, a, qa, func(*verbs.ToRTS) {})
+// connect brings queue pair q of e and queue pair peer of the end to, to RTS.
+func (e *end) connect(to *end, q, peer verbs.QP) {
+	e.t.Helper()
+	e.up(0, q, to, peer, func(*verbs.ToRTS) {})
+	to.up(0, peer, e, q, func(*verbs.ToRTS) {})
 }
 
-// joined makes a queue pair of each end and connects them; change may change the attributes of a's.
-func joined(a, b *end, kind verbs.QPType, change func(*verbs.QPInit)) (qa, qb verbs.QP) {
-	a.t.Helper()
-	qa, qb = a.qp(kind, change), b.qp(kind, nil)
-	connect(a, b, qa, qb)
-	return qa, qb
+// joined makes a queue pair of e and one of the end to, and connects them; change may change the attributes
+// of the one of e.
+func (e *end) joined(to *end, kind verbs.QPType, change func(*verbs.QPInit)) (q, peer verbs.QP) {
+	e.t.Helper()
+	q, peer = e.qp(kind, change), to.qp(kind, nil)
+	e.connect(to, q, peer)
+	return q, peer
 }
 
 // up brings queue pair q of e to RTS, connected to queue pair other of peer. pkeyIndex is the index of
@@ -178,7 +179,7 @@ func (e *end) up(pkeyIndex int, q verbs.QP, peer *end, other verbs.QP, change fu
 func (w *World) pair(t testing.TB, kind verbs.QPType) (a, b *end, qa, qb verbs.QP) {
 	t.Helper()
 	a, b = w.ends(t)
-	qa, qb = joined(a, b, kind, nil)
+	qa, qb = a.joined(b, kind, nil)
 	return a, b, qa, qb
 }
 
