@@ -64,7 +64,7 @@ type flight struct {
 func (k *chain) has(n *node) bool { return n.gen == k.gen && n.seq != 0 }
 
 // pinned reports whether the chain must not be evicted: an append is in flight or waits.
-func pinned(k *chain) bool { return k.busy || k.first != none }
+func (k *chain) pinned() bool { return k.busy || k.first != none }
 
 // chains holds the nodes and chains that the switch knows.
 type chains struct {
@@ -83,7 +83,7 @@ func (t *chains) next() uint64 {
 
 // chain finds or makes the chain of a key; nil if there is no room.
 func (t *chains) chain(key id) *chain {
-	k, evicted := t.byKey.put(key, pinned)
+	k, evicted := t.byKey.put(key, (*chain).pinned)
 	switch {
 	case k == nil:
 		t.stats.NoRoom++

@@ -44,7 +44,7 @@ func TestPlacesInAChain(t *testing.T) {
 		first int32
 		want  bool
 	}{{false, none, false}, {true, none, true}, {false, 0, true}, {true, 3, true}} {
-		if pinned(&chain{flight: flight{busy: c.busy}, first: c.first}) != c.want {
+		if (&chain{flight: flight{busy: c.busy}, first: c.first}).pinned() != c.want {
 			t.Errorf("%+v is pinned: %v", c, !c.want)
 		}
 	}

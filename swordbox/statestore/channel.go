@@ -89,7 +89,7 @@ func (f *flight) pop() sent {
 }
 
 // newChannel makes a channel for at most depth FETCH_ADDs in flight. number names it in captures.
-func newChannel(m *Machine, depth int, number uint32) *channel {
+func (m *Machine) newChannel(depth int, number uint32) *channel {
 	ch := &channel{m: m, number: number, wanted: depth}
 	ch.pending.reset()
 	ch.window.end = clock.Never

@@ -143,7 +143,7 @@ func (m *Machine) channel(key switchconn.Key, depth int) *channel {
 		return ch
 	}
 	m.made++
-	ch := newChannel(m, depth, switchconn.CountShard+m.made)
+	ch := m.newChannel(depth, switchconn.CountShard+m.made)
 	m.Links.Add(key, ch)
 	return ch
 }
