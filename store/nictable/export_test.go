@@ -53,7 +53,7 @@ func (s *Server) TakeInMove(key uint64) (before, after uint64, slots int, err er
 		return binary.LittleEndian.Uint64(b[:])
 	}
 	before = moves()
-	t, terr := take(s.e)
+	t, terr := s.e.take()
 	if terr != nil {
 		return 0, 0, 0, terr
 	}

@@ -69,7 +69,7 @@ type Server struct {
 // process. The caller closes ctx after Serve.
 func NewServer(ctx verbs.Context, m rdmacm.Manager, params rdmacm.Params, e *Estate) (_ *Server, err error) {
 	s := &Server{e: e, ctx: ctx, params: params, buf: make([]byte, requestHead+e.shape.Value)}
-	if s.t, err = take(e); err != nil {
+	if s.t, err = e.take(); err != nil {
 		return nil, err
 	}
 	if s.rpc, err = rpc.New(rpc.Config{

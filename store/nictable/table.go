@@ -24,7 +24,7 @@ type table struct {
 
 // take reads the table of an estate. If an earlier process ended during a move, a key is in two
 // slots: take empties one of them, which ends the move.
-func take(e *Estate) (*table, error) {
+func (e *Estate) take() (*table, error) {
 	t := &table{e: e, slots: make([]slot, e.shape.Slots)}
 	var word [wordLen]byte
 	if err := e.mr.ReadAt(word[:], 0); err != nil {

@@ -315,7 +315,7 @@ func (c *Coordinator) left() {
 
 // connect answers a request for a connection. An error concerns only this client.
 func (c *Coordinator) connect(req rdmacm.Request) (*handler, error) {
-	h, err := newHandler(c)
+	h, err := c.newHandler()
 	if err != nil {
 		return nil, errors.Join(err, req.Reject(err.Error()))
 	}

@@ -50,7 +50,7 @@ func (h *handler) requestLen() int { return requestHead + h.c.index.shape.Value 
 // sendID is the ID of the work requests that send answers. No receive has it.
 const sendID = 1 << 32
 
-func newHandler(c *Coordinator) (_ *handler, err error) {
+func (c *Coordinator) newHandler() (_ *handler, err error) {
 	h := &handler{c: c}
 	defer func() {
 		if err != nil {
