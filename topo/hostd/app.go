@@ -72,7 +72,7 @@ type job struct {
 func newApplication(h *Host) *application {
 	a := &application{h: h, jobs: make(map[*job]struct{})}
 	a.conn = hangingManager{h.conn, &a.hang}
-	a.stores = newStores(h, a)
+	a.stores = a.newStores()
 	return a
 }
 

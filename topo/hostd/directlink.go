@@ -16,13 +16,13 @@ type directLink struct {
 var _ packetio.Carrier = (*directLink)(nil)
 
 // openDirect opens the host's end of its direct link.
-func openDirect(cfg *Config) (port, packetio.Waiter, error) {
-	b, err := lookUp(cfg, "direct")
+func (c *Config) openDirect() (port, packetio.Waiter, error) {
+	b, err := c.lookUp("direct")
 	if err != nil {
 		return nil, nil, err
 	}
 	w := direct.NewWaiter()
-	l := &directLink{Port: cfg.Fabric.Link(cfg.Name).Host(b.info.MTU), besideInterface: b}
+	l := &directLink{Port: c.Fabric.Link(c.Name).Host(b.info.MTU), besideInterface: b}
 	b.setUp, b.wake = l.SetUp, w.Wake
 	l.LinkUp()
 	return l, w, nil

@@ -227,7 +227,7 @@ func (h *Host) openNIC() error {
 	switch {
 	case h.self.Role == rackfile.Guest:
 	case h.cfg.Fabric != nil:
-		open = func(*rackfile.Host) (port, packetio.Waiter, error) { return openDirect(&h.cfg) }
+		open = func(*rackfile.Host) (port, packetio.Waiter, error) { return h.cfg.openDirect() }
 	case h.rack.Load().Cable == rackfile.CableMemory:
 		open = h.openMemory
 	}

@@ -33,8 +33,8 @@ type besideInterface struct {
 
 // lookUp reads the interface of the host. receive says for the status how the port gets its frames. The
 // port closes looker.
-func lookUp(cfg *Config, receive string) (*besideInterface, error) {
-	looker, err := nl.NewLooker(cfg.Netns, cfg.Ifname)
+func (c *Config) lookUp(receive string) (*besideInterface, error) {
+	looker, err := nl.NewLooker(c.Netns, c.Ifname)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ type memoryLink struct {
 // openMemory opens the memory link of the host, and waits up to attachWait until the switch has
 // attached it. It does not wait if a command has crashed the switch.
 func (h *Host) openMemory(self *rackfile.Host) (port, packetio.Waiter, error) {
-	l, err := lookUp(&h.cfg, fmt.Sprintf("memory %d frames, %s", memlink.Slots, units.FormatSize(memlink.DataBytes)))
+	l, err := h.cfg.lookUp(fmt.Sprintf("memory %d frames, %s", memlink.Slots, units.FormatSize(memlink.DataBytes)))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -26,10 +26,10 @@ type stores struct {
 	meter meter // counts operations of the clients of all stores
 }
 
-func newStores(h *Host, app *application) *stores {
-	s := &stores{h: h, app: app, nodes: make(map[string]store.Node)}
+func (a *application) newStores() *stores {
+	s := &stores{h: a.h, app: a, nodes: make(map[string]store.Node)}
 	for _, d := range store.All() {
-		s.nodes[d.Name] = d.Node(storeHost{h, app})
+		s.nodes[d.Name] = d.Node(storeHost{a.h, a})
 	}
 	return s
 }
