@@ -70,7 +70,7 @@ func TestClientBuilds(t *testing.T) {
 	}
 }
 
-// A module of its own makes rdmalab with a switch program, a fault and a store besides: the go.mod is
+// A module of its own makes rdmalab with a switch program, a fault, a congestion control and a store besides: the go.mod is
 // complete, its tests pass, and commands and rack files know the extensions. The page about it shows the
 // code as it is.
 func TestOwnExtensions(t *testing.T) {
@@ -81,7 +81,7 @@ func TestOwnExtensions(t *testing.T) {
 	run("build", "-ldflags=-s -w", "-o", out, ".")
 	file := filepath.Join(t.TempDir(), "rack.yaml")
 	rack := "name: own\nswitch: {program: hundredth}\nhosts: [{name: cn0, role: compute}, {name: ms0, role: memory}]\n" +
-		"faults: [{link: cn0, kind: stutter, probability: 50%}]\n"
+		"congestion: {algorithm: patient, rp_max_rate: 10Gbit}\nfaults: [{link: cn0, kind: stutter, probability: 50%}]\n"
 	if err := os.WriteFile(file, []byte(rack), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +92,7 @@ func TestOwnExtensions(t *testing.T) {
 		{"validate " + file, "switch program hundredth with 0 rules, 1 faults"},
 		{"inject --help", "  stutter"},
 		{"--help", "shelf "},
+		{"sim --help", "patient"},
 		{"sim shelf --seeds 1", "shelf: 1 seeds from 1: ok"},
 		{"run ycsb --on sim --file " + file + " --store shelf --keys 10", "shelf, workload a"},
 	} {
@@ -104,7 +105,7 @@ func TestOwnExtensions(t *testing.T) {
 		t.Fatal(err)
 	}
 	var code strings.Builder
-	for _, f := range []string{"main.go", "hundredth/hundredth.go", "stutter/stutter.go"} {
+	for _, f := range []string{"main.go", "hundredth/hundredth.go", "stutter/stutter.go", "patient/patient.go"} {
 		text, err := os.ReadFile(filepath.Join("own", f))
 		if err != nil {
 			t.Fatal(err)
@@ -112,7 +113,7 @@ func TestOwnExtensions(t *testing.T) {
 		code.Write(text)
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(page, -1)
-	if len(blocks) != 3 {
+	if len(blocks) != 4 {
 		t.Errorf("the page has %d blocks of code", len(blocks))
 	}
 	for _, b := range blocks {

@@ -241,6 +241,7 @@ var table = map[string]row{
 	"compose/examples/goclient/greet":  {level: 6},
 	"compose/examples/own":             {level: 6, beside: []string{"cli"}},
 	"compose/examples/own/hundredth":   {level: 6},
+	"compose/examples/own/patient":     {level: 6},
 	"compose/examples/own/shelf":       {level: 6},
 	"compose/examples/own/stutter":     {level: 6},
 	"kube/api/v1alpha1":                {level: 6},

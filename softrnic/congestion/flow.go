@@ -31,7 +31,7 @@ func (c *Config) NewFlow() *Flow {
 	return f
 }
 
-// controllers makes the Controller of each algorithm. AlgorithmNone has none.
+// controllers makes the Controller of each algorithm. AlgorithmNone has none. Register adds to it.
 var controllers = map[string]func(p *Params) Controller{
 	AlgorithmDCQCN:  func(p *Params) Controller { return NewDCQCN(p) },
 	AlgorithmFixed:  func(p *Params) Controller { return NewFixed(&p.MaxRate) },
