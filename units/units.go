@@ -1,6 +1,7 @@
 package units
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -53,13 +54,27 @@ var (
 // Units that mean different things to different tools, and the ones to write instead. Their number
 // of bytes or bits is not guessed.
 var (
-	sizeDoubts = []doubt{{"kb", "KiB"}, {"mb", "MiB"}, {"gb", "GiB"}, {"kib", "KiB"}, {"mib", "MiB"}, {"gib", "GiB"}}
+	sizeDoubts = []doubt{{"kb", "KiB"}, {"mb", "MiB"}, {"gb", "GiB"}, {"kib", "KiB"}, {"mib", "MiB"}, {"gib", "GiB"}, {"ki", "KiB"}, {"mi", "MiB"}, {"gi", "GiB"}}
 	rateDoubts = []doubt{{"kbps", "Kbit"}, {"mbps", "Mbit"}, {"gbps", "Gbit"}, {"kbit/s", "Kbit"}, {"mbit/s", "Mbit"}, {"gbit/s", "Gbit"}, {"kb/s", "Kbit"}, {"mb/s", "Mbit"}, {"gb/s", "Gbit"}}
 	timeDoubts = []doubt{{"msecs", "ms"}, {"msec", "ms"}, {"usecs", "us"}, {"usec", "us"}, {"nsec", "ns"}, {"secs", "s"}, {"sec", "s"}, {"min", "m"}}
 )
 
 // doubt is a unit, in lower-case letters, that is not read, and the one that is meant or likely.
 type doubt struct{ unit, write string }
+
+// bytesPerSecond are units of bytes a second, with an upper-case B: eight times as many bits are meant.
+var bytesPerSecond = []doubt{{"KBps", "Kbit"}, {"MBps", "Mbit"}, {"GBps", "Gbit"}, {"KB/s", "Kbit"}, {"MB/s", "Mbit"}, {"GB/s", "Gbit"}}
+
+// meantBits returns ": write RATE" if s is a number of bytes a second, and "" otherwise.
+func meantBits(s string) string {
+	for _, d := range bytesPerSecond {
+		number, ok := strings.CutSuffix(s, d.unit)
+		if f, err := strconv.ParseFloat(strings.TrimSpace(number), 64); ok && err == nil && f > 0 {
+			return ": write " + strconv.FormatFloat(8*f, 'f', -1, 64) + d.write
+		}
+	}
+	return ""
+}
 
 // meant returns ": write NUMBER and UNIT" if s ends with one of the doubtful units behind a number, and
 // "" otherwise.
@@ -157,7 +172,7 @@ func ParseRate(s string) (int64, error) {
 	if bare, berr := strconv.ParseInt(s, 10, 64); err != nil && berr == nil && bare > 0 {
 		return n, fmt.Errorf("%.40q is no rate; write %s (bits a second)", s, inUnit(bare, rateUnits))
 	}
-	if text := meant(s, rateDoubts); err != nil && text != "" {
+	if text := cmp.Or(meantBits(s), meant(s, rateDoubts)); err != nil && text != "" {
 		err = fmt.Errorf("%.40q is no rate%s (bits a second)", s, text)
 	}
 	return n, err
