@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/topo/machines"
 )
 
 // productName is the name of the program in texts; a program of another name with this package has its own there.
@@ -41,7 +43,9 @@ func hintsOf(cmd *cobra.Command) hints {
 	return h
 }
 
-// programCalled returns the name of the program by its command line, with which a user can call it again.
+// programCalled returns what a user types to call the program again, by its command line: its name, or the path
+// by which it was started, if the shell does not find it by its name. An absolute path of the product itself is
+// that of an alias, or of a program that calls it: texts have its name.
 func programCalled(args []string) string {
 	if len(args) == 0 {
 		return productName
@@ -53,7 +57,29 @@ func programCalled(args []string) string {
 	if strings.HasSuffix(name, ".test") || strings.Contains(args[0], "/go-build") || name == "." || name == "/" {
 		return productName // a test, or `go run`, whose program has no lasting name
 	}
+	if typed := args[0]; typed != name && (name != productName || !filepath.IsAbs(typed)) && !inPath(name, typed) {
+		return quoted(typed)
+	}
 	return name
+}
+
+// quoted makes one word of a shell of a path.
+func quoted(path string) string {
+	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-") == "" {
+		return path
+	}
+	return machines.Quote(path)
+}
+
+// inPath reports whether the shell finds the file of a path by a name.
+func inPath(name, path string) bool {
+	found, err := exec.LookPath(name)
+	if err != nil {
+		return false
+	}
+	a, err := os.Stat(found)
+	b, err2 := os.Stat(path)
+	return err == nil && err2 == nil && os.SameFile(a, b)
 }
 
 // text returns a text with its commands rewritten.
@@ -103,7 +129,9 @@ func (h hints) withRack(args string) string {
 }
 
 // error returns the text of an error.
-func (h hints) error(err error) string { return h.program + ": " + h.text(err.Error()) }
+func (h hints) error(err error) string {
+	return filepath.Base(strings.Trim(h.program, "'")) + ": " + h.text(err.Error())
+}
 
 // hintWriter rewrites the commands in texts that are written to w. One call of Write has whole lines.
 type hintWriter struct {
@@ -146,7 +174,7 @@ func ownName(root *cobra.Command) {
 	if h.program == productName {
 		return
 	}
-	root.SetVersionTemplate(h.program + " {{.Version}}\n")
+	root.SetVersionTemplate(filepath.Base(strings.Trim(h.program, "'")) + " {{.Version}}\n")
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		out := cmd.OutOrStdout()

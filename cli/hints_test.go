@@ -2,6 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -59,12 +62,32 @@ func TestHintsOf(t *testing.T) {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}
+	dir := t.TempDir()
+	for _, name := range []string{"mine", "found"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	t.Setenv("PATH", filepath.Join(dir, "none")+":"+dir)
 	for path, want := range map[string]string{
-		"rdmalab": "rdmalab", "/usr/bin/rdmalab": "rdmalab", "./mine": "mine", "/tmp/go-build1/b001/exe/main": "rdmalab", "/tmp/cli.test": "rdmalab",
+		"rdmalab": "rdmalab", "/usr/bin/rdmalab": "rdmalab", "bin/rdmalab": "bin/rdmalab", "/tmp/go-build1/b001/exe/main": "rdmalab", "/tmp/cli.test": "rdmalab",
+		"./elsewhere/mine": "./elsewhere/mine", "/opt/lab/mine": "/opt/lab/mine", "found": "found", "./found": "found", dir + "/mine": "mine", "/a b/mine": "'/a b/mine'",
 	} {
 		if got := programCalled([]string{path}); got != want {
 			t.Errorf("%s is called %s, want %s", path, got, want)
 		}
+	}
+}
+
+// Commands have the path by which a program was started; what it says begins with its name.
+func TestHintsOfAPath(t *testing.T) {
+	h := hints{root: rootCmd(listedCommands()...), program: "./mine", rack: "lab"}
+	if got, want := h.error(errors.New("see `rdmalab status`")), "mine: see `./mine status --rack lab`"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := h.named("  rdmalab up -f x.yaml"), "  ./mine up -f x.yaml"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

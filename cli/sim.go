@@ -284,7 +284,8 @@ func appendActivity(b *strings.Builder, c *metrics.NIC) {
 func outcome(cmd *cobra.Command, s scenario.Scenario, failed ...scenario.Report) (err error) {
 	for _, r := range failed {
 		if r.Err != nil {
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "FAIL %s seed %d: %v\n  replay: rdmalab sim %s -v\n", s.Name, r.Seed, r.Err, s.Args(r.Seed)) // the exit status says so, too
+			again := hintsOf(cmd).named("rdmalab sim " + s.Args(r.Seed) + " -v")
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "FAIL %s seed %d: %v\n  replay: %s\n", s.Name, r.Seed, r.Err, again) // the exit status says so, too
 			err = exitCode(1)
 		}
 	}

@@ -69,7 +69,7 @@ func listingOf[T any](cmd *cobra.Command, name, path string, print func(out io.W
 	if err != nil {
 		return err
 	}
-	return print(cmd.OutOrStdout(), names, v)
+	return print(hinted(cmd, cmd.OutOrStdout()), names, v)
 }
 
 func namesOf(cmd *cobra.Command) (rackfile.Names, error) {

@@ -86,7 +86,7 @@ func measureRule(cmd *cobra.Command, id string) (*rules.Rule, error) {
 		}
 	}
 	if len(ids) == 0 {
-		return nil, badUse("no rule has action measure; add one: rdmalab switch rules add id=%s server=cn0 action=measure store=ms1", id)
+		return nil, badUse("no rule has action measure; add one: `rdmalab switch rules add id=%s server=cn0 action=measure store=ms1`", id)
 	}
 	return nil, badUse("no rule %q has action measure; those that have it: %v", id, ids)
 }

@@ -42,5 +42,5 @@ func showList(cmd *cobra.Command, l *handler.Listing, most int) error {
 	if err != nil {
 		return err
 	}
-	return l.Print(cmd.OutOrStdout(), names.Of, list)
+	return l.Print(hinted(cmd, cmd.OutOrStdout()), names.Of, list)
 }

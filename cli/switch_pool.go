@@ -39,7 +39,7 @@ func lookupPoolCmd() *cobra.Command {
 			}
 			in, drained := withPool(list, pool, gone)
 			if in.Rules == nil {
-				return errors.New("no rule has a virtual address; add one: rdmalab switch rules add server=cn0 action=lookup table=ms0 vip=web vport=80 pool=web0,web1")
+				return errors.New("no rule has a virtual address; add one: `rdmalab switch rules add server=cn0 action=lookup table=ms0 vip=web vport=80 pool=web0,web1`")
 			}
 			if err := askBox(cmd, http.MethodPut, "/rules", in, &list); err != nil {
 				return err

@@ -32,7 +32,7 @@ func switchRulesCmd() *cobra.Command {
 
 func printRules(out io.Writer, names rackfile.Names, list []rules.Rule) error {
 	const (
-		none   = "no rules; add one: rdmalab switch rules add server=ms0 action=atomics"
+		none   = "no rules; add one: `rdmalab switch rules add server=ms0 action=atomics`"
 		header = "ID\tSERVER\tACTION\tMODE\tRANGE\tRKEY\tSHARDS\tSERVICE"
 	)
 	return handler.WriteTable(out, list, none, header, func(r *rules.Rule) string {
@@ -77,7 +77,7 @@ func loadRulesCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			data, err := readFile(args[0])
 			if err != nil {
-				return err
+				return asUse(err)
 			}
 			r, err := rackfile.ParseFile(args[0], data)
 			if err != nil {
@@ -95,7 +95,7 @@ func loadRulesCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printRules(cmd.OutOrStdout(), names, list)
+			return printRules(hinted(cmd, cmd.OutOrStdout()), names, list)
 		},
 	}
 }

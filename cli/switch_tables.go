@@ -98,7 +98,7 @@ func printWords(cmd *cobra.Command, list []handler.Word) error {
 		none   = "no word was the target of an atomic under a rule"
 		header = "SERVER\tADDRESS\tSTATE\tVALUE\tEPOCH\tPENDING"
 	)
-	return handler.WriteTable(cmd.OutOrStdout(), list, none, header, func(x *handler.Word) string {
+	return handler.WriteTable(hinted(cmd, cmd.OutOrStdout()), list, none, header, func(x *handler.Word) string {
 		value := either(strings.EqualFold(x.State, "known"), fmt.Sprintf("%#x", x.Value), "-")
 		return fmt.Sprintf("%s\t%#x\t%s\t%s\t%d\t%d", names.Of(x.Server), x.VA, strings.ToLower(x.State), value, x.Epoch, x.Pending)
 	})

@@ -113,7 +113,7 @@ func ringOf(list []tracestore.Ring, rule string) (*tracestore.Ring, error) {
 	}
 	switch {
 	case len(list) == 0:
-		return nil, badUse("no rule has action trace; add one: rdmalab switch rules add server=cn0 action=trace store=ms1")
+		return nil, badUse("no rule has action trace; add one: `rdmalab switch rules add server=cn0 action=trace store=ms1`")
 	case rule == "":
 		return nil, badUse("there are %d rings; name a rule: %s", len(list), strings.Join(ids, ", "))
 	}

@@ -166,7 +166,7 @@ type Tail struct {
 }
 
 func printKeys(out io.Writer, host func(netip.Addr) string, list []Key) error {
-	return handler.WriteTable(out, list, "no key of Clover was requested under a rule of action steer; add one: rdmalab switch rules add server=ms0 action=steer",
+	return handler.WriteTable(out, list, "no key of Clover was requested under a rule of action steer; add one: `rdmalab switch rules add server=ms0 action=steer`",
 		"KEY\tRATE/s\tREADS\tAPPENDS\tSTEERED\tWAITING\tTAIL\tLENGTH\tVERSION\tSEQUENCE", func(k *Key) string {
 			tail := "-\t-\t-\t-"
 			if t := k.Tail; t != nil {

@@ -75,7 +75,7 @@ func (m *Machine) list(clock.Time) (list []Item) {
 
 func Print(out io.Writer, host func(netip.Addr) string, list []Item) error {
 	return handler.WriteTable(out, list,
-		"no rule looks up packets; add one: rdmalab switch rules add server=cn0 action=lookup table=ms0 match=destination",
+		"no rule looks up packets; add one: `rdmalab switch rules add server=cn0 action=lookup table=ms0 match=destination`",
 		"RULE\tMODE\tFRAMES\tCACHED\tHITS\tMISSES\tFLIGHT\tDROPPED\tENTRIES\tCACHE\tTABLE", func(i *Item) string {
 			return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d, %d (%d, %d)\t%d of %d\t%s", i.Rule, i.Mode, i.Frames, i.Cached, i.Hits, i.Misses,
 				i.Flight, i.Dropped, i.Written, i.Removed, i.Waiting, i.Refused, i.Used, i.Cache, extmem.Names(i.Table, host))

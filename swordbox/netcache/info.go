@@ -66,7 +66,7 @@ func (m *Machine) list(clock.Time) (list []Item) {
 }
 
 func printCaches(out io.Writer, host func(netip.Addr) string, list []Item) error {
-	return handler.WriteTable(out, list, "no rule answers GETs; add one: rdmalab switch rules add server=cn0 action=cache store=ms0",
+	return handler.WriteTable(out, list, "no rule answers GETs; add one: `rdmalab switch rules add server=cn0 action=cache store=ms0`",
 		"RULE\tSERVER\tGETS\tANSWERED\tSHARE\tWRITES\tVALUES\tOF\tFORGOTTEN\tSTORE", func(i *Item) string {
 			share := 0.0
 			if i.Gets > 0 {

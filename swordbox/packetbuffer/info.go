@@ -81,7 +81,7 @@ func (m *Machine) list(clock.Time) (list []Item) {
 
 func Print(out io.Writer, host func(netip.Addr) string, list []Item) error {
 	return handler.WriteTable(out, list,
-		"no rule queues the frames to a host; add one: rdmalab switch rules add server=cn0 action=buffer ring=ms0 rate=100Mbit",
+		"no rule queues the frames to a host; add one: `rdmalab switch rules add server=cn0 action=buffer ring=ms0 rate=100Mbit`",
 		"RULE\tMODE\tRATE\tWAITING\tREMOTE\tSTORED\tLOADED\tLOST\tDROPPED\tRING", func(i *Item) string {
 			rate := "-"
 			if i.Rate != 0 {

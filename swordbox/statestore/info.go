@@ -87,7 +87,7 @@ func shardOf(k switchconn.Key) int {
 }
 
 func PrintStores(out io.Writer, host func(netip.Addr) string, list []Store) error {
-	return handler.WriteTable(out, list, "no rule counts in the memory of a server; add one: rdmalab switch rules add server=ms0 action=count store=ms1",
+	return handler.WriteTable(out, list, "no rule counts in the memory of a server; add one: `rdmalab switch rules add server=ms0 action=count store=ms1`",
 		"STORE\tSTATE\tPENDING\tIN FLIGHT\tREGION", func(s *Store) string {
 			region := "-"
 			if s.Bytes != 0 {

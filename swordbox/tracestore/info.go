@@ -67,7 +67,7 @@ func (m *Machine) list(clock.Time) (list []Ring) {
 }
 
 func printRings(out io.Writer, host func(netip.Addr) string, list []Ring) error {
-	return handler.WriteTable(out, list, "no rule records packets; add one: rdmalab switch rules add server=cn0 action=trace store=ms1",
+	return handler.WriteTable(out, list, "no rule records packets; add one: `rdmalab switch rules add server=cn0 action=trace store=ms1`",
 		"RULES\tSERVERS\tOFFSET\tRECORDS\tOF\tWAITING\tSAMPLE", func(g *Ring) string {
 			return fmt.Sprintf("%s\t%s\t%#x\t%d\t%d\t%d\t1/%d", strings.Join(g.Rules, ","), extmem.Names(g.Servers, host), g.Offset, min(g.Newest, uint64(g.Cells)), g.Cells, g.Waiting, g.Every)
 		})
