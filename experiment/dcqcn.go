@@ -83,6 +83,7 @@ type dcqcnBody struct {
 	rate          string
 	kmin, kmax    string
 	span          time.Duration
+	given         func(flag string) bool // a flag was given; nil means none
 	cases         []dcqcnCase
 }
 
@@ -191,6 +192,7 @@ func dcqcnCases(quick bool) []dcqcnCase {
 }
 
 func (b *dcqcnBody) Flags(fs *pflag.FlagSet) {
+	b.given = fs.Changed
 	fs.IntSliceVar(&b.senders, "senders", nil, fmt.Sprintf("measure these numbers of senders, 1 to %d, without demands; the flags below are for them; on a rack with demands (default: all compute hosts)", maxSenders))
 	fs.StringVar(&b.profile, "profile", congestion.ProfilePaper, "with --senders: profile of the parameters: "+strings.Join(congestion.Profiles(), " or "))
 	fs.StringVar(&b.rate, "rate", "40Gbit", "with --senders: rate of all links")
@@ -210,7 +212,7 @@ func (b *dcqcnBody) Check(at Place) error {
 	}
 	if len(b.senders) == 0 {
 		b.cases = dcqcnCases(at.Quick)
-		return nil
+		return b.noneOf("--%s is for a load of your own: add --senders", "profile", "rate", "kmin", "kmax", "pmax")
 	}
 	form, err := b.incast()
 	if err != nil {
@@ -241,6 +243,16 @@ func (b *dcqcnBody) checkRack(at Place) error {
 	}
 	if b.span < 0 {
 		return fmt.Errorf("--span %v: want a time like 50ms", b.span)
+	}
+	return b.noneOf("--%s is for virtual time: on a rack, its file says it", "profile", "rate", "kmin", "kmax", "pmax")
+}
+
+// noneOf returns an error with this text if one of the flags was given, which would have no effect.
+func (b *dcqcnBody) noneOf(text string, flags ...string) error {
+	for _, name := range flags {
+		if b.given != nil && b.given(name) {
+			return fmt.Errorf(text, name)
+		}
 	}
 	return nil
 }
