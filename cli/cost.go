@@ -30,7 +30,8 @@ func loadCost(name string) (*cost.Model, error) {
 	if err != nil {
 		return nil, badUse("--cost %s: %sit is none of %s, and as a file: %w", name, nearest.Meant(name, costs.Names()), strings.Join(costs.Names(), ", "), err)
 	}
-	return costs.Parse(name, text)
+	m, err := costs.Parse(name, text)
+	return m, asUse(err)
 }
 
 func calibrateCmd() *cobra.Command {

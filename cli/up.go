@@ -140,7 +140,8 @@ func fileOf(file string, parse rackParser) (*rackfile.Rack, error) {
 	if err != nil {
 		return nil, badUse("rack file: %w", err)
 	}
-	return parse.rack(file, data)
+	r, err := parse.rack(file, data)
+	return r, asUse(err)
 }
 
 func runUp(cmd *cobra.Command, s *rackfile.Rack, in *container.Settings, verify, stay bool) error {
