@@ -78,7 +78,7 @@ func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
 		return err
 	}
 	defer stream.Close() // the stream was only read, so its error does not matter
-	defer flags.tellWait(cmd, links)()
+	defer flags.tellWait(cmd, "capturing", links)()
 	if flags.ladder {
 		return flags.draw(cmd, stream)
 	}
@@ -120,8 +120,8 @@ func (f *captureFlags) query(cmd *cobra.Command, links []string) (url.Values, er
 // quietWait is how long a capture says nothing where standard error is no terminal.
 const quietWait = time.Minute
 
-// waits says what the capture waits for; "" if it ends by itself.
-func (f *captureFlags) waits(links []string) string {
+// waits says what the command, which is doing this, waits for; "" if it ends by itself.
+func (f *captureFlags) waits(doing string, links []string) string {
 	if f.lasting > 0 {
 		return ""
 	}
@@ -133,12 +133,12 @@ func (f *captureFlags) waits(links []string) string {
 	if len(links) > 0 {
 		at = strings.Join(links, ", ")
 	}
-	return fmt.Sprintf("capturing %s %s; --for limits the time", at, until)
+	return fmt.Sprintf("%s %s %s; --for limits the time", doing, at, until)
 }
 
 // tellWait says what the capture waits for, on a terminal at once, elsewhere after a while. stop ends that.
-func (f *captureFlags) tellWait(cmd *cobra.Command, links []string) (stop func()) {
-	text := f.waits(links)
+func (f *captureFlags) tellWait(cmd *cobra.Command, doing string, links []string) (stop func()) {
+	text := f.waits(doing, links)
 	if text == "" {
 		return func() {}
 	}

@@ -17,7 +17,7 @@ func TestCaptureSaysWhatItWaitsFor(t *testing.T) {
 		{captureFlags{count: 20}, []string{"cn0", "ms0"}, "capturing cn0, ms0 until it has 20 packets, or is interrupted (Ctrl-C); --for limits the time"},
 		{captureFlags{count: 20, lasting: time.Second}, nil, ""},
 	} {
-		if got := c.flags.waits(c.links); got != c.want {
+		if got := c.flags.waits("capturing", c.links); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.flags, got, c.want)
 		}
 	}

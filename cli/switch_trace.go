@@ -57,6 +57,7 @@ func runTrace(cmd *cobra.Command, links []string, flags *captureFlags) error {
 	if err := askBox(cmd, http.MethodGet, "/program", nil, &program); err != nil {
 		return err
 	}
+	defer flags.tellWait(cmd, "tracing", links)()
 	t := tracer{out: cmd.OutOrStdout(), names: names, json: wantJSON(cmd), taken: "taken by " + program.Name}
 	err = t.run(stream, flags.count)
 	if errors.Is(err, context.Canceled) || err != nil && cmd.Context().Err() != nil {
