@@ -25,6 +25,9 @@ func congestionCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(change) > 0 && cmd.Flags().Changed("watch") {
+				return badUse("--watch lists again and again, and KEY=VALUE changes once: give one of them")
+			}
 			r, _, err := rackOf(cmd)
 			if err != nil {
 				return err
@@ -47,7 +50,7 @@ func congestionCmd() *cobra.Command {
 			return show(cmd, list, func(out io.Writer, list []hostd.Congestion) error { return printCongestion(out, r, list) })
 		},
 	}
-	outputFlag(cmd)
+	listFlags(cmd)
 	return cmd
 }
 
