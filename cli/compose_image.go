@@ -83,6 +83,8 @@ func watcherCmd() *cobra.Command {
 			return err
 		}
 		paths := rackfile.PathsOf(name)
-		return logged(cmd, paths.Dir, rack.RunWatcher(cmd.Context(), name, slog.New(guests.LogHandler(paths, cmd.ErrOrStderr()))))
+		return logged(cmd, paths.Dir, func() error {
+			return rack.RunWatcher(cmd.Context(), name, slog.New(guests.LogHandler(paths, cmd.ErrOrStderr())))
+		})
 	})
 }

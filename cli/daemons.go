@@ -2,9 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/topo/compact"
 	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/hostd"
@@ -28,21 +32,46 @@ func hiddenCmd(use, short string, run func(cmd *cobra.Command, args []string) er
 // may read some of the files that up and the daemons make, but may write none.
 const umask = 0o022
 
-// logged writes why a daemon of the rack in folder dir has ended to its log, in the log's format, and returns
-// the exit status in place of the error.
-func logged(cmd *cobra.Command, dir string, err error) error {
-	if err == nil {
-		return nil
+// exitPanicked is the exit status of a process that has panicked, as Go has it.
+const exitPanicked = 2
+
+// logged runs a daemon of the rack in folder dir. It writes why the daemon has ended to its log, in the log's
+// format, and returns the exit status in place of the error. If the log is JSON, a panic of the daemon is a record
+// of it; otherwise it ends the process, and Go prints it.
+func logged(cmd *cobra.Command, dir string, run func() error) (err error) {
+	paths, out := rackfile.Paths{Dir: dir}, cmd.ErrOrStderr()
+	var r *guests.Reader
+	if r.LogsJSON(paths) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = errors.Join(r.LogPanic(paths, out, "the daemon panicked", v, string(debug.Stack())), exitCode(exitPanicked))
+			}
+		}()
 	}
-	slog.New(guests.LogHandler(rackfile.Paths{Dir: dir}, cmd.ErrOrStderr())).Error("the daemon ends", "error", err)
-	return exitCode(1)
+	if err := run(); err != nil {
+		slog.New(guests.LogHandler(paths, out)).Error("the daemon ends", "error", err)
+		return exitCode(1)
+	}
+	return nil
+}
+
+// panicLogged ends the process of a host whose NIC has panicked, with a record of its log.
+func panicLogged(cmd *cobra.Command, dir string) func(*device.Panic) {
+	return func(p *device.Panic) {
+		var r *guests.Reader
+		_ = r.LogPanic(rackfile.Paths{Dir: dir}, cmd.ErrOrStderr(), "the NIC panicked", p.Value, p.Stack) // the process ends in any case
+		os.Exit(exitPanicked)
+	}
 }
 
 func hostCmd() *cobra.Command {
 	var cfg hostd.Config
 	cmd := hiddenCmd("host", "Be the daemon of a host (started by `rdmalab up`)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
-		return logged(cmd, cfg.Dir, hostd.Run(cmd.Context(), cfg))
+		if (*guests.Reader)(nil).LogsJSON(rackfile.Paths{Dir: cfg.Dir}) {
+			cfg.Broken = panicLogged(cmd, cfg.Dir)
+		}
+		return logged(cmd, cfg.Dir, func() error { return hostd.Run(cmd.Context(), cfg) })
 	})
 	cmd.Flags().StringVar(&cfg.Dir, "rack-dir", "", "the rack's state folder (required)")
 	cmd.Flags().StringVar(&cfg.Name, "name", "", "the host's name (required)")
@@ -57,7 +86,7 @@ func switchdCmd() *cobra.Command {
 	cmd := hiddenCmd("switchd", "Daemon of a switch (started by up)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
 		log := slog.New(guests.LogHandler(rackfile.Paths{Dir: dir}, cmd.ErrOrStderr()))
-		return logged(cmd, dir, switchd.Main(cmd.Context(), switchd.Place{Dir: dir, Name: name}, log))
+		return logged(cmd, dir, func() error { return switchd.Main(cmd.Context(), switchd.Place{Dir: dir, Name: name}, log) })
 	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	cmd.Flags().StringVar(&name, "name", "", "name of the switch (default switch)")
@@ -69,7 +98,7 @@ func daemonsCmd() *cobra.Command {
 	var dir string
 	cmd := hiddenCmd("daemons", "Run all nodes of a rack (started by up)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
-		return logged(cmd, dir, rack.RunShared(func() error { return compact.Main(cmd.Context(), dir) }))
+		return logged(cmd, dir, func() error { return rack.RunShared(func() error { return compact.Main(cmd.Context(), dir) }) })
 	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	must(cmd.MarkFlagRequired("rack-dir"))

@@ -1,6 +1,7 @@
 package guests
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 
@@ -15,8 +16,27 @@ func LogHandler(paths rackfile.Paths, out io.Writer) slog.Handler {
 
 // LogHandler is as the function LogHandler.
 func (r *Reader) LogHandler(paths rackfile.Paths, out io.Writer) slog.Handler {
-	if rack, err := r.Load(paths); err == nil && rack.LogJSON {
+	if r.LogsJSON(paths) {
 		return slog.NewJSONHandler(out, nil)
 	}
 	return slog.NewTextHandler(out, nil)
+}
+
+// LogsJSON reports whether the daemons of the rack write their logs as JSON.
+func (r *Reader) LogsJSON(paths rackfile.Paths) bool {
+	rack, err := r.Load(paths)
+	return err == nil && rack.LogJSON
+}
+
+// LogPanic writes a panic that was recovered to a log in its format: in JSON the stack is an attribute of the
+// record, in text it follows the record line by line, as Go prints it.
+func (r *Reader) LogPanic(paths rackfile.Paths, out io.Writer, text string, value any, stack string) error {
+	logger := slog.New(r.LogHandler(paths, out)).With("panic", fmt.Sprint(value))
+	if r.LogsJSON(paths) {
+		logger.Error(text, "stack", stack)
+		return nil
+	}
+	logger.Error(text)
+	_, err := fmt.Fprintln(out, stack)
+	return err
 }
