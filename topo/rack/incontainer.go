@@ -44,14 +44,15 @@ type containerNode struct {
 // The daemon's output goes to the rack's log and to the engine's log. ContainerInit returns the
 // exit status of the container.
 func ContainerInit(dir, host string) int {
+	p := rackfile.Paths{Dir: dir}
+	early := noterTo(os.Stderr, p, "node", host)
 	fail := func(err error) int {
-		fmt.Fprintf(os.Stderr, "%s: container-init: %v\n", programName, err)
+		early(slog.LevelError, "the container does not begin", "error", err)
 		return 1
 	}
 	if os.Getpid() != 1 {
 		return fail(errors.New("is started by the engine only, as process 1 of a container"))
 	}
-	p := rackfile.Paths{Dir: dir}
 	data, err := os.ReadFile(p.Spec())
 	if err != nil {
 		return fail(fmt.Errorf("rack description: %w: is the rack's folder mounted?", err))
@@ -102,13 +103,22 @@ func (n *containerNode) run() int {
 		n.daemon.Store(int64(pid))
 		ended := make(chan struct{})
 		go n.watchNIC(index, pid, ended)
-		status := reap(pid, n.note)
+		status := reap(pid, n.noteEnd)
 		n.daemon.Store(0)
 		close(ended)
 		if !n.replaced.Load() {
 			return status
 		}
 	}
+}
+
+// noteEnd writes how the daemon has ended. The end of a daemon that a new NIC replaces is no error: another
+// daemon starts.
+func (n *containerNode) noteEnd(level slog.Level, text string, attributes ...any) {
+	if n.replaced.Load() {
+		level = slog.LevelInfo
+	}
+	n.note(level, text, attributes...)
 }
 
 // tee returns a file for the daemon's output. The data written to it goes to standard error and to

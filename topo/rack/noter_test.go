@@ -11,6 +11,19 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 )
 
+// The end of a daemon that a new NIC replaces is no error; any other end is.
+func TestEndOfAReplacedDaemon(t *testing.T) {
+	for replaced, want := range map[bool]slog.Level{true: slog.LevelInfo, false: slog.LevelError} {
+		var got []slog.Level
+		n := containerNode{note: func(level slog.Level, _ string, _ ...any) { got = append(got, level) }}
+		n.replaced.Store(replaced)
+		n.noteEnd(slog.LevelError, "the daemon was killed")
+		if len(got) != 1 || got[0] != want {
+			t.Errorf("replaced %v: %v, want %v", replaced, got, want)
+		}
+	}
+}
+
 // Process 1 of a node writes to the log of the node in its format.
 func TestNoter(t *testing.T) {
 	for description, isJSON := range map[string]bool{`{"name":"x","logJson":true}`: true, `{"name":"x"}`: false} {
