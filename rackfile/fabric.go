@@ -46,7 +46,25 @@ func (f *Fabric) CarrierName() string { return cmp.Or(f.Carrier, CarrierUDP) }
 
 // Trunk connects two switches. Its name is that of its port at both. Leaf has its faults; Far is a
 // spine, or without spines a leaf with a greater number.
-type Trunk struct{ Leaf, Far string }
+type Trunk struct {
+	Leaf, Far string
+	// Carried is whether datagrams carry it: one between machines, or, if the rack file gives the trunks of
+	// one machine a carrier, each.
+	Carried bool
+	// leafHere and farHere are whether its ends are on the machine of this slice.
+	leafHere, farHere bool
+}
+
+// EndsHere returns the switches on the machine of this slice at which the trunk ends: none, one or two.
+func (c Trunk) EndsHere() (list []string) {
+	if c.leafHere {
+		list = append(list, c.Leaf)
+	}
+	if c.farHere {
+		list = append(list, c.Far)
+	}
+	return list
+}
 
 // Name returns the name of the trunk, as commands and faults take it.
 func (c Trunk) Name() string { return c.Leaf + "-" + c.Far }
@@ -100,13 +118,28 @@ func (r *Rack) Trunks() (list []Trunk) {
 	}
 	for l := range r.Fabric.Leaves {
 		for s := range r.Fabric.Spines {
-			list = append(list, Trunk{leafName(l), spineName(s)})
+			list = append(list, r.Fabric.trunk(leafName(l), spineName(s), r.Machine))
 		}
 		for far := l + 1; r.Fabric.Spines == 0 && far < r.Fabric.Leaves; far++ {
-			list = append(list, Trunk{leafName(l), leafName(far)})
+			list = append(list, r.Fabric.trunk(leafName(l), leafName(far), r.Machine))
 		}
 	}
 	return list
+}
+
+// trunk describes the trunk between two switches, as a machine sees it.
+func (f *Fabric) trunk(leaf, far, machine string) Trunk {
+	if f.Places == nil {
+		return Trunk{leaf, far, f.onLoopback(), true, true}
+	}
+	names := f.names()
+	at := func(name string) string {
+		if i := slices.Index(names, name); i < len(f.Places) {
+			return f.Places[i]
+		}
+		return "" // of a description that is refused
+	}
+	return Trunk{leaf, far, at(leaf) != at(far), at(leaf) == machine, at(far) == machine}
 }
 
 // TrunkNamed returns the trunk with a name; false if there is none.

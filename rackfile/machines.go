@@ -135,39 +135,18 @@ func (r *Rack) MachineOf(node string) string {
 	return ""
 }
 
-// Carried reports whether datagrams carry a trunk: one between machines, or, if the rack file gives the
-// trunks of one machine a carrier, each.
-func (r *Rack) Carried(t Trunk) bool {
-	return r.MachineOf(t.Leaf) != r.MachineOf(t.Far) || r.onLoopback()
-}
-
-// AnyCarried reports whether datagrams carry a trunk of the rack.
-func (r *Rack) AnyCarried() bool { return slices.ContainsFunc(r.Trunks(), r.Carried) }
-
-// onLoopback reports whether all trunks go over the loopback interface of the rack's one machine.
-func (r *Rack) onLoopback() bool {
-	return len(r.Machines) == 0 && r.Fabric != nil && r.Fabric.Carrier != ""
-}
-
-// EndsHere returns the switches on the machine of this slice at which a trunk ends: none, one or two.
-func (r *Rack) EndsHere(t Trunk) (list []string) {
-	for _, at := range []string{t.Leaf, t.Far} {
-		if r.MachineOf(at) == r.Machine {
-			list = append(list, at)
-		}
-	}
-	return list
-}
+// onLoopback reports whether all trunks of a fabric on one machine go over its loopback interface.
+func (f *Fabric) onLoopback() bool { return f != nil && f.Places == nil && f.Carrier != "" }
 
 // Remote returns the addresses of the two ends of a carried trunk: that of the switch from, which is on the
 // machine of this slice, and the other. ok is false for all other trunks and switches.
 func (r *Rack) Remote(t Trunk, from string) (local, peer netip.AddrPort, ok bool) {
 	n := slices.Index(r.Trunks(), t)
-	if n < 0 || !r.Carried(t) || !slices.Contains(r.EndsHere(t), from) {
+	if n < 0 || !t.Carried || !slices.Contains(t.EndsHere(), from) {
 		return local, peer, false
 	}
-	if r.onLoopback() {
-		local, peer = r.loopback(DefaultTrunkPort+n), r.loopback(DefaultTrunkPort+maxTrunks+n)
+	if r.Fabric.onLoopback() {
+		local, peer = loopback(r.Name, DefaultTrunkPort+n), loopback(r.Name, DefaultTrunkPort+maxTrunks+n)
 		if from == t.Far {
 			local, peer = peer, local
 		}
@@ -184,11 +163,11 @@ func (r *Rack) Remote(t Trunk, from string) (local, peer netip.AddrPort, ok bool
 	return at(near), at(far), true
 }
 
-// loopback returns a port of the address of the rack's trunks on the loopback interface. Racks of other names
-// have, but for one pair of names in some millions, another address.
-func (r *Rack) loopback(port int) netip.AddrPort {
+// loopback returns a port of the address that a rack's trunks have on the loopback interface. Racks of other
+// names have, but for one pair of names in some millions, another address.
+func loopback(rack string, port int) netip.AddrPort {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(r.Name)) // it never fails
+	_, _ = h.Write([]byte(rack)) // it never fails
 	n := h.Sum32()
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 128 | byte(n>>16)&127, byte(n >> 8), 1 + byte(n)%254}), uint16(port))
 }
@@ -252,7 +231,7 @@ func (d *decoder) machines(f *file, r *Rack) {
 		if f.on.placesAt != nil {
 			d.errorf(f.on.placesAt, "machine needs the key machines, which says which there are")
 		}
-		if f.on.strictAt != nil && !r.onLoopback() {
+		if f.on.strictAt != nil && !r.Fabric.onLoopback() {
 			d.errorf(f.on.strictAt, "strict needs the key machines or carrier: pairs of interfaces of one machine lose nothing")
 		}
 		for i := range f.hosts {

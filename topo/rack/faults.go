@@ -168,7 +168,7 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 		if isDevice {
 			return errors.Join(err, r.cutAt(ctx, r.Spec.SwitchOf(device.Name), device.Name, up))
 		}
-		if isTrunk && r.Spec.Carried(trunk) {
+		if isTrunk && trunk.Carried {
 			return errors.Join(err, r.linkCarried(ctx, trunk, up))
 		}
 		if isTrunk {
@@ -185,7 +185,7 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 // linkCarried cuts or restores a trunk that datagrams carry, at its ends on this machine.
 func (r *Rack) linkCarried(ctx context.Context, trunk rackfile.Trunk, up bool) error {
 	var errs []error
-	for _, at := range r.Spec.EndsHere(trunk) {
+	for _, at := range trunk.EndsHere() {
 		errs = append(errs, r.cutAt(ctx, at, trunk.Name(), up))
 	}
 	return errors.Join(errs...)

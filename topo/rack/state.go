@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -44,7 +45,7 @@ func makeState(s *rackfile.Rack, p rackfile.Paths, secret []byte) error {
 	if err := admit(s, p); err != nil {
 		return err
 	}
-	if secret == nil && s.AnyCarried() { // all of its trunks are on this machine
+	if secret == nil && carried(s) { // all of its trunks are on this machine
 		secret = make([]byte, 32)
 		_, _ = rand.Read(secret) // it never fails: crypto/rand ends the process
 	}
@@ -58,6 +59,11 @@ func makeState(s *rackfile.Rack, p rackfile.Paths, secret []byte) error {
 		return err
 	}
 	return os.WriteFile(p.Spec(), data, 0o644)
+}
+
+// carried reports whether datagrams carry a trunk of the rack.
+func carried(s *rackfile.Rack) bool {
+	return slices.ContainsFunc(s.Trunks(), func(t rackfile.Trunk) bool { return t.Carried })
 }
 
 // hostsFile returns the content of the file that every host sees as /etc/hosts.
@@ -75,7 +81,7 @@ func hostsFile(s *rackfile.Rack) string {
 
 func makeNamespaces(s *rackfile.Rack, p rackfile.Paths) error {
 	// Trunks that datagrams carry go out from where this program runs, and network devices are there.
-	if s.AnyCarried() || len(s.Devices) > 0 {
+	if carried(s) || len(s.Devices) > 0 {
 		if err := nl.Pin(p.Outside()); err != nil {
 			return err
 		}

@@ -228,10 +228,10 @@ func (o observer) links() (map[string]nl.Link, error) {
 // has no interface: its switches know whether it works.
 func (o observer) trunks(links map[string]nl.Link, switches []NodeStatus) (list []TrunkStatus) {
 	for _, c := range o.spec.Trunks() {
-		ends := o.spec.EndsHere(c)
+		ends := c.EndsHere()
 		switch near, _ := c.Ports(); {
 		case len(ends) == 0: // of other machines
-		case o.spec.Carried(c):
+		case c.Carried:
 			t := TrunkStatus{Name: c.Name(), Link: LinkUp}
 			for _, at := range ends {
 				i := slices.IndexFunc(switches, func(n NodeStatus) bool { return n.Name == at })
