@@ -60,17 +60,17 @@ type cloverFigures struct {
 	unsteady                                             string // why the run was not in steady state
 }
 
-func (res *StoreResult) figures() cloverFigures {
-	us := func(k kv.Kind) float64 { return float64(res.Percentile(k, 99)) / 1e3 }
-	writes, absorbed := res.Throughput()*ratio(float64(res.Writes()), float64(res.Total())), -1.0
-	if n := res.Writes(); n > 0 && res.Absorbed != nil {
-		absorbed = float64(*res.Absorbed) / float64(n)
+func (r *StoreResult) figures() cloverFigures {
+	us := func(k kv.Kind) float64 { return float64(r.Percentile(k, 99)) / 1e3 }
+	writes, absorbed := r.Throughput()*ratio(float64(r.Writes()), float64(r.Total())), -1.0
+	if n := r.Writes(); n > 0 && r.Absorbed != nil {
+		absorbed = float64(*r.Absorbed) / float64(n)
 	}
 	return cloverFigures{
-		mops: res.Throughput() / 1e6, firstTry: res.FirstTryShare(), rtts: res.Summary().RTTsPerOp,
-		rpcs: float64(res.RPCs) / float64(max(1, res.Total())), bytes: res.BytesPerOp, readP99: us(kv.KindRead), writeP99: us(kv.KindUpdate),
-		callsPerWrite: ratio(res.MetaCalls, writes), headersPerWrite: ratio(res.MetaHeaders, writes), absorbed: absorbed, failed: res.failures(), wrote: res.Writes() > 0,
-		unsteady: res.unsteady(),
+		mops: r.Throughput() / 1e6, firstTry: r.FirstTryShare(), rtts: r.Summary().RTTsPerOp,
+		rpcs: float64(r.RPCs) / float64(max(1, r.Total())), bytes: r.BytesPerOp, readP99: us(kv.KindRead), writeP99: us(kv.KindUpdate),
+		callsPerWrite: ratio(r.MetaCalls, writes), headersPerWrite: ratio(r.MetaHeaders, writes), absorbed: absorbed, failed: r.failures(), wrote: r.Writes() > 0,
+		unsteady: r.unsteady(),
 	}
 }
 

@@ -33,7 +33,7 @@ func (x *index) leaves(w *wait, slow bool) {
 // wake lets the held GETs go on whose places have another state. read is whether a READ has ended, so that there is room
 // for another one.
 func (k *cache) wake(c *pipeline.Ctx, read bool) {
-	if !k.index.woken && !(read && k.crowded) {
+	if !k.index.woken && (!read || !k.crowded) {
 		return
 	}
 	all := k.index.woken
