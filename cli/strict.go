@@ -98,5 +98,5 @@ func (l losses) until(after losses) error {
 		return nil
 	}
 	slices.Sort(texts)
-	return fmt.Errorf("%w: the network between the machines was not whole during the run: %s. Look at the network, or leave out `strict` in the rack file", errStrict, strings.Join(texts, ", "))
+	return fmt.Errorf("%w: the network between the switches was not whole during the run: %s. Look at the network, or leave out `strict` in the rack file", errStrict, strings.Join(texts, ", "))
 }

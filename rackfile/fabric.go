@@ -31,7 +31,7 @@ type Fabric struct {
 	// Strict says that measurements fail if the network between machines loses something of a trunk.
 	Strict bool `json:"strict,omitempty"`
 	// Carrier says what carries the trunks between machines: CarrierTCP, or by UDP. On one machine, with a
-	// value other than "", it carries all trunks, over the machine's loopback interface.
+	// value other than "", it carries all trunks, over the loopback interface of the switches' network namespace.
 	Carrier string `json:"carrier,omitempty"`
 }
 

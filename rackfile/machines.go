@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"net/netip"
 	"net/url"
@@ -135,7 +134,8 @@ func (r *Rack) MachineOf(node string) string {
 	return ""
 }
 
-// onLoopback reports whether all trunks of a fabric on one machine go over its loopback interface.
+// onLoopback reports whether all trunks of a fabric on one machine go over the loopback interface of the
+// switches' network namespace.
 func (f *Fabric) onLoopback() bool { return f != nil && f.Places == nil && f.Carrier != "" }
 
 // Remote returns the addresses of the two ends of a carried trunk: that of the switch from, which is on the
@@ -146,7 +146,9 @@ func (r *Rack) Remote(t Trunk, from string) (local, peer netip.AddrPort, ok bool
 		return local, peer, false
 	}
 	if r.Fabric.onLoopback() {
-		local, peer = loopback(r.Name, DefaultTrunkPort+n), loopback(r.Name, DefaultTrunkPort+maxTrunks+n)
+		// All switches have one network namespace, which is the rack's own.
+		lo := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		local, peer = netip.AddrPortFrom(lo, uint16(DefaultTrunkPort+n)), netip.AddrPortFrom(lo, uint16(DefaultTrunkPort+maxTrunks+n))
 		if from == t.Far {
 			local, peer = peer, local
 		}
@@ -161,15 +163,6 @@ func (r *Rack) Remote(t Trunk, from string) (local, peer netip.AddrPort, ok bool
 		return netip.AddrPortFrom(m.Address, m.Port+uint16(n))
 	}
 	return at(near), at(far), true
-}
-
-// loopback returns a port of the address that a rack's trunks have on the loopback interface. Racks of other
-// names have, but for one pair of names in some millions, another address.
-func loopback(rack string, port int) netip.AddrPort {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(rack)) // it never fails
-	n := h.Sum32()
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 128 | byte(n>>16)&127, byte(n >> 8), 1 + byte(n)%254}), uint16(port))
 }
 
 // placement is what a file says of switches and machines: the values of the keys fabric, machines, and

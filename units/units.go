@@ -69,7 +69,7 @@ var bytesPerSecond = []doubt{{"KBps", "Kbit"}, {"MBps", "Mbit"}, {"GBps", "Gbit"
 func meantBits(s string) string {
 	for _, d := range bytesPerSecond {
 		number, ok := strings.CutSuffix(s, d.unit)
-		if f, err := strconv.ParseFloat(strings.TrimSpace(number), 64); ok && err == nil && f > 0 {
+		if f, err := strconv.ParseFloat(strings.TrimSpace(number), 64); ok && err == nil && f > 0 && strings.Trim(number, "0123456789. ") == "" {
 			return ": write " + strconv.FormatFloat(8*f, 'f', -1, 64) + d.write
 		}
 	}

@@ -96,7 +96,7 @@ func (e *End) trouble() string {
 	case e.state == Off:
 		return "the trunk is cut at this end: restore it with rdmalab link " + e.cfg.Trunk + " up"
 	case e.state == Up:
-		return "the other end does not hear this one: look at firewalls between the machines, and at the other switch"
+		return "the other end does not hear this one: look at firewalls between the two, and at the other switch"
 	case e.peerVersion != 0:
 		return fmt.Sprintf("the other end speaks version %d of the trunk's protocol, and this one version %d: install the same rdmalab on both machines", e.peerVersion, Version)
 	case e.stats.Refused.strange() > e.live.strange:
@@ -104,5 +104,5 @@ func (e *End) trouble() string {
 	case e.state == Proving:
 		return "the ends have agreed on a key, and nothing has come yet"
 	}
-	return "the other end does not answer: look whether its switch runs, and whether " + cmp.Or(e.cfg.Carrier, "UDP") + " passes between the machines"
+	return "the other end does not answer: look whether its switch runs, and whether " + cmp.Or(e.cfg.Carrier, "UDP") + " passes between the two"
 }

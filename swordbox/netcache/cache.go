@@ -127,7 +127,7 @@ func (k *cache) asks(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet) bool
 		}
 		switch at, fill, does := k.index.get(c.Now, h, k.lent()); does {
 		case Read:
-			if k.index.at(at).held == 0 && k.wait(c, in, f, at, h) || k.index.at(at).held > 0 && k.hold(c, in, f, at, h) {
+			if k.wait(c, in, f, at, h) {
 				return true
 			}
 		case Hold:
@@ -295,7 +295,7 @@ func (k *cache) answers(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet) b
 // probed handles the answer to a probe, and gives it to the client.
 func (k *cache) probed(c *pipeline.Ctx, in int, f *packetio.Frame, p *packet, a *answer, q *probe) {
 	fits := !a.unique && cellHead+len(a.body) <= k.Size && hashOf(begin, a.key) == q.hash
-	if k.index.answered(q, a.whole, fits, a.digest, len(a.body)) == Store {
+	if k.index.answered(c.Now, q, a.whole, fits, a.digest, len(a.body)) == Store {
 		ch, offset := k.place(q.at)
 		k.out = appendCell(k.out[:0], uint32(q.fill), a.body)
 		if ch.writes(len(k.out)) && ch.write(c, offset, k.out, q.at, uint32(q.fill)) {

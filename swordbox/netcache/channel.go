@@ -50,11 +50,14 @@ func (ch *channel) End(c *pipeline.Ctx) { ch.Detach(c) }
 
 func (ch *channel) Requested() requester.Stats { return ch.Conn.Stats() }
 
+// connected reports whether there is a connection, so that a READ can be sent when others have ended.
+func (ch *channel) connected() bool { return ch.Usable() && ch.Up() }
+
 // reads and writes report whether a READ, or a WRITE of n bytes, would be sent at once.
-func (ch *channel) reads() bool { return ch.Usable() && ch.Up() && ch.Reads() }
+func (ch *channel) reads() bool { return ch.connected() && ch.Reads() }
 
 func (ch *channel) writes(n int) bool {
-	return ch.Usable() && ch.Up() && ch.SendsNow(wire.RCWriteOnly, n)
+	return ch.connected() && ch.SendsNow(wire.RCWriteOnly, n)
 }
 
 // The lowest bit of the field Flow of a request's tag says what it is for. For a WRITE, the other bits are the index

@@ -9,7 +9,7 @@ import (
 // Otherwise all of them would go to the server, and each next probe of a hot key would wait there behind them: one write
 // in a hundred would take most of what a cache gains. A held GET that goes on is treated as one that arrives then.
 
-// hold lets a GET wait until its value can be read, which others of its key may wait for. It returns false if there is no room.
+// hold lets a GET wait until its value can be read. It returns false if there is no room.
 func (k *cache) hold(c *pipeline.Ctx, in int, f *packetio.Frame, at int, hash uint64) bool {
 	if k.waits.held == maxHeld || !k.waits.room(f) {
 		k.stats.Busy++
@@ -58,8 +58,11 @@ func (k *cache) goOn(c *pipeline.Ctx, i int) bool {
 	if p.used && p.hash == w.hash {
 		does = k.index.ask(c.Now, w.at)
 		if ch, _ := k.place(w.at); does == Read && !ch.reads() {
-			k.crowded = true
-			return false
+			if ch.connected() {
+				k.crowded = true
+				return false
+			}
+			does = Forward
 		}
 		if does == Hold {
 			return false

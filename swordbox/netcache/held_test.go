@@ -121,6 +121,8 @@ func TestHeldGetsGoToTheServerInTime(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	b.send(true, 40002, 9, "set foo 0 0 1\r\nx\r\n")
+	b.fill() // in time
+	b.send(true, 40002, 10, "set foo 0 0 1\r\nx\r\n")
 	b.asked2(12)
 }
 
@@ -223,4 +225,68 @@ func TestHeldList(t *testing.T) {
 	if w.deadline() != b0.Add(waitPatience+3) || w.deadline() == clock.Never {
 		t.Errorf("the deadline is %v", w.deadline())
 	}
+}
+
+// GETs of a value that there is are not held, also while others that were held still wait for room for their READs. So a
+// memory that answers fewer READs than there are GETs answers those all the same, and no GET waits for long in vain.
+func TestWarmGetsAreNotHeld(t *testing.T) {
+	b := newBed(t)
+	port, id := b.asked(40)
+	b.send(false, port, id, item)
+	b.send(true, 40002, 9, "set foo 0 0 1\r\nx\r\n")
+	b.send(false, 40002, 9, "STORED\r\n")
+	b.send(true, 40000, 1, "get foo\r\n")
+	port, id = b.left1()
+	for i := range uint16(40) {
+		b.send(true, 40003, i, "get foo\r\n")
+	}
+	b.send(false, port, id, item)
+	b.held = true // the memory answers nothing for now
+	b.send(true, 40002, 10, "set foo 0 0 1\r\nx\r\n")
+	b.held = false
+	b.send(false, 40002, 10, "STORED\r\n")
+	b.now = b.now.Add(waitPatience)
+	b.step(b.m.Tick)
+	b.free()
+	before := b.m.Stats()
+	b.fill()
+	b.held = true
+	for i := range uint16(40) {
+		b.send(true, 40004, i, "get foo\r\n")
+	}
+	if s := b.m.Stats(); s.Held != before.Held || s.Busy == before.Busy {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Without a connection to the memory, held GETs go on at once.
+func TestHeldGetsWithoutAConnection(t *testing.T) {
+	b := newBed(t)
+	port, id := b.asked(3)
+	b.held = true
+	b.send(false, port, id, item) // the WRITE is under way
+	b.left = nil
+	b.held, b.wait = false, nil
+	b.step(func(c *pipeline.Ctx) { b.m.Detach(c, b.m.caches[0].links[0].Key(), 1) })
+	if got := b.texts(); len(got) == 0 {
+		t.Errorf("%q, %d wait", got, b.m.Waiting())
+	}
+	b.now = b.now.Add(waitPatience)
+	b.step(b.m.Tick)
+	b.free()
+}
+
+// After an answer that has taken longer than GETs wait, no GET of the key waits until one has come in time.
+func TestSlowServersHoldNothing(t *testing.T) {
+	b := newBed(t)
+	port, id := b.asked(2)
+	b.now = b.now.Add(waitPatience + time.Millisecond)
+	b.step(b.m.Tick)
+	b.send(false, port, id, item)
+	b.send(true, 40002, 9, "set foo 0 0 1\r\nx\r\n")
+	b.send(true, 40001, 20, "get foo\r\n")
+	if got := b.send(true, 40001, 21, "get foo\r\n"); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+	b.free()
 }

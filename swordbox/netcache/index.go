@@ -190,14 +190,14 @@ func (x *index) asked(at int, fill uint64) bool {
 
 // answered notes the answer to a probe. It returns Store if the value is to be written. shown and digest are as
 // for passes. fits is true if the value can be kept, and length is that of the answer in bytes.
-func (x *index) answered(q *probe, shown, fits bool, digest uint64, length int) Step {
+func (x *index) answered(now clock.Time, q *probe, shown, fits bool, digest uint64, length int) Step {
 	if !x.asked(q.at, q.fill) { // a client gets this answer all the same
 		x.passes(q.hash, shown, digest)
 		return Forward
 	}
 	p := x.at(q.at)
-	p.hasty = !shown || !fits
-	if p.hasty || p.seen && p.digest != digest {
+	p.hasty = !shown || !fits || now.Sub(p.since) > waitPatience
+	if !shown || !fits || p.seen && p.digest != digest {
 		return x.step(q.at, evUnfit)
 	}
 	p.digest, p.length = digest, uint16(length)

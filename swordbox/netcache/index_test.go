@@ -17,7 +17,7 @@ func warmed(t *testing.T) (x index, h uint64, at int) {
 	x = newIndex(ways, 1, time.Second)
 	h = keyed(0)
 	at, fill, does := x.get(0, h, true)
-	if does != Probe || fill != 1 || x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20) != Store {
+	if does != Probe || fill != 1 || x.answered(0, &probe{at: at, fill: 1, hash: h}, true, true, 5, 20) != Store {
 		t.Fatal(at, does)
 	}
 	if _, _, does := x.get(0, h, true); does != Hold {
@@ -43,7 +43,7 @@ func TestWhatEndsAValue(t *testing.T) {
 		"the end of a write":   func(x *index, h uint64, _ int) { x.changes(h, evDone) },
 		"another value":        func(x *index, h uint64, _ int) { x.passes(h, true, 6) },
 		"no value":             func(x *index, h uint64, _ int) { x.passes(h, false, 5) },
-		"an older probe":       func(x *index, h uint64, at int) { x.answered(&probe{at: at, hash: h}, true, true, 6, 20) },
+		"an older probe":       func(x *index, h uint64, at int) { x.answered(0, &probe{at: at, hash: h}, true, true, 6, 20) },
 		"a READ without value": func(x *index, _ uint64, at int) { x.ends(at, 1, evLost) },
 		"everything forgotten": func(x *index, _ uint64, _ int) { x.clear() },
 	} {
@@ -53,10 +53,10 @@ func TestWhatEndsAValue(t *testing.T) {
 	}
 	for what, f := range map[string]func(x *index, h uint64, at int){
 		"the same value":         func(x *index, h uint64, _ int) { x.passes(h, true, 5) },
-		"an older probe's":       func(x *index, h uint64, at int) { x.answered(&probe{at: at, hash: h}, true, true, 5, 20) },
+		"an older probe's":       func(x *index, h uint64, at int) { x.answered(0, &probe{at: at, hash: h}, true, true, 5, 20) },
 		"another key's":          func(x *index, h uint64, _ int) { x.passes(h+1, true, 6); x.changes(h+1, evDone) },
 		"an older READ's":        func(x *index, _ uint64, at int) { x.ends(at, 9, evLost) },
-		"the probe's once again": func(x *index, h uint64, at int) { x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20) },
+		"the probe's once again": func(x *index, h uint64, at int) { x.answered(0, &probe{at: at, fill: 1, hash: h}, true, true, 5, 20) },
 	} {
 		x, h, at := warmed(t)
 		f(&x, h, at)
@@ -87,7 +87,7 @@ func TestWhatEndsAProbe(t *testing.T) {
 	} {
 		x, at := begun()
 		f(&x)
-		if does := x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20); does != Forward {
+		if does := x.answered(0, &probe{at: at, fill: 1, hash: h}, true, true, 5, 20); does != Forward {
 			t.Errorf("%d: %v", i, does)
 		}
 		x.is(t, fmt.Sprint(i), at, Cold)
@@ -95,7 +95,7 @@ func TestWhatEndsAProbe(t *testing.T) {
 	x, at := begun()
 	x.passes(h, true, 5)
 	x.passes(h, true, 5)
-	if does := x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20); does != Store {
+	if does := x.answered(0, &probe{at: at, fill: 1, hash: h}, true, true, 5, 20); does != Store {
 		t.Errorf("answers that agree: %v", does)
 	}
 	x, at = begun()
@@ -105,7 +105,7 @@ func TestWhatEndsAProbe(t *testing.T) {
 	if _, fill, does := x.get(clock.Time(patience)+1, h, true); does != Probe || fill != 2 {
 		t.Error("no second probe after a while")
 	}
-	if x.answered(&probe{at: at, fill: 1, hash: h}, true, true, 5, 20) != Forward || x.answered(&probe{at: at, fill: 2, hash: h}, true, true, 6, 20) != Forward {
+	if x.answered(0, &probe{at: at, fill: 1, hash: h}, true, true, 5, 20) != Forward || x.answered(0, &probe{at: at, fill: 2, hash: h}, true, true, 6, 20) != Forward {
 		t.Error("the answers to two probes contradict each other")
 	}
 }
@@ -208,7 +208,7 @@ func TestForgetTakesNoTime(t *testing.T) {
 	warm := func(i int) (at int, fill uint64) {
 		h := keyed(i)
 		at, fill, does := x.get(0, h, true)
-		if does != Probe || x.answered(&probe{at: at, fill: fill, hash: h}, true, true, 5, 20) != Store {
+		if does != Probe || x.answered(0, &probe{at: at, fill: fill, hash: h}, true, true, 5, 20) != Store {
 			t.Fatal(i, at, does)
 		}
 		x.ends(at, uint32(fill), evStored)
@@ -243,7 +243,7 @@ func TestForgetTakesNoTime(t *testing.T) {
 	}
 	at, fill, _ = x.get(0, keyed(0), true)
 	x.clear()
-	if q := (&probe{at: at, fill: fill, hash: keyed(0)}); x.asked(at, fill) || x.answered(q, true, true, 5, 20) != Forward {
+	if q := (&probe{at: at, fill: fill, hash: keyed(0)}); x.asked(at, fill) || x.answered(0, q, true, true, 5, 20) != Forward {
 		t.Error("a probe from before is still valid")
 	}
 }

@@ -85,7 +85,7 @@ func (m *Machine) Waiting() (n int) {
 }
 
 func (m *Machine) Info(clock.Time) handler.Info {
-	list := append(handler.Counters("", m.Stats()), handler.Counter{Name: "waiting", Value: uint64(m.Waiting()), Help: "gets that wait for the READ of a value"})
+	list := append(handler.Counters("", m.Stats()), handler.Counter{Name: "waiting", Value: uint64(m.Waiting()), Help: "gets that wait for a value, or for its READ"})
 	return handler.Info{Mode: Kind.Mode, Counters: append(list, handler.Counters("requester_", m.Links.Requested())...)}
 }
 
@@ -125,19 +125,20 @@ func (m *Machine) Spec() pipeline.Part {
 		Tables: []pipeline.TableSpec{{Name: "cached servers", KeyBits: 128 + 16, ValueBits: 16, Entries: n}},
 		Registers: []pipeline.RegisterSpec{
 			// A key has its hash, its state, the number of its probe, a digest, a length, a time, a count and the
-			// number of its last halving. The number of the probe from which on values count is for all keys.
-			{Name: "cached keys", Width: 64 + 3 + 64 + 64 + 16 + 64 + 2*32, Entries: cells, Each: ways},
+			// number of its last halving, how many GETs are held, and whether any may be. The number of the probe from which on
+			// values count is for all keys.
+			{Name: "cached keys", Width: 64 + 3 + 64 + 64 + 16 + 64 + 2*32 + 9 + 1, Entries: cells, Each: ways},
 			{Name: "cache epoch", Width: 64, Entries: n},
 			{Name: "cache sketch", Width: 32, Entries: counts},
 			{Name: "cache requests", Width: senderBits + 2 + 64 + 32, Entries: n * maxAsked, Each: ways},
 			{Name: "cache probes", Width: senderBits + 32 + 3*64 + 1, Entries: n * maxProbes},
-			{Name: "cache waits", Width: maxFrame*8 + 64, Entries: n * maxWaits},
+			{Name: "cache waits", Width: maxFrame*8 + 3*64 + 2*9 + 2, Entries: n * maxWaits},
 			{Name: "cache links", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: links},
 			{Name: "cache READs and WRITEs", Width: 64 + 1, Entries: links * extmem.InFlight, Each: extmem.InFlight},
 		},
 		Needs: []pipeline.Need{
 			{Kind: pipeline.NeedTimer, What: "retransmissions, one for each connection to a server of a cache", Count: links},
-			{Kind: pipeline.NeedPackets, What: "READ of a value, WRITE of a value, and the answer to a GET", Count: 3},
+			{Kind: pipeline.NeedPackets, What: "READs of a value for each GET that has waited for it, WRITE of a value, and the answer to a GET", Count: 2 + maxHeld},
 			{Kind: pipeline.NeedICRC, What: "of WRITEs of values"},
 		},
 	}

@@ -39,11 +39,11 @@ type Stats struct {
 	Writes    uint64 `name:"writes" help:"requests that may change the value of one key"`
 	Probes    uint64 `name:"probes" help:"gets that went to the key-value server under a number of the switch, so that their answer can be kept"`
 	Filled    uint64 `name:"filled" help:"values written to the servers' memory"`
-	Busy      uint64 `name:"busy" help:"gets of kept values that no READ could be sent for, because there was no connection or no room"`
+	Busy      uint64 `name:"busy" help:"gets of kept values that no READ could be sent for, or that could not wait for the value, because there was no connection or no room"`
 	Stale     uint64 `name:"stale" help:"gets whose value changed, or may have, during its READ"`
 	Lost      uint64 `name:"lost" help:"READs that did not find the value, because its WRITE was lost or the memory was"`
 	Forgotten uint64 `name:"forgotten" help:"answers of a key-value server that might show another value of any key, after which the switch uses no value before it has asked again"`
-	Held      uint64 `name:"held" help:"gets that have waited for the answer to a probe of their key, or for its WRITE"`
+	Held      uint64 `name:"held" help:"gets that have waited for the answer to a probe of their key, for its WRITE, or for room for their READ then"`
 	Slow      uint64 `name:"slow" help:"gets that have waited for longer than 2 ms, so that they went to the key-value server"`
 	Late      uint64 `name:"late" help:"answers to probes that came again, or too late"`
 	TCP       uint64 `name:"tcp" help:"packets of TCP to or from the port of a cached server, which are dropped"`
@@ -182,12 +182,21 @@ func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) {
 
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	_, ok := m.Links.Attach(c, &s)
+	m.wake(c)
 	return ok
 }
 
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	m.Links.Detach(c, k, generation)
 	m.Links.Sweep(nil)
+	m.wake(c)
+}
+
+// wake lets held GETs go on.
+func (m *Machine) wake(c *pipeline.Ctx) {
+	for _, k := range m.caches {
+		k.wake(c, true)
+	}
 }
 
 func (m *Machine) MarkIn(q *pipeline.MarkedPorts) { m.marks = q }
@@ -233,10 +242,11 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 			ch.Tick(c)
 		}
 	}
+	m.wake(c) // a GET that can go on is not too late
 	for _, k := range m.caches {
 		k.tick(c)
-		k.wake(c, true)
 	}
+	m.wake(c)
 }
 
 func (m *Machine) Deadline() clock.Time {
@@ -245,7 +255,9 @@ func (m *Machine) Deadline() clock.Time {
 		at = clock.Min(at, ch.Deadline())
 	}
 	for _, k := range m.caches {
-		at = clock.Min(at, k.waits.deadline())
+		if at = clock.Min(at, k.waits.deadline()); k.index.woken && k.waits.held > 0 {
+			at = 0
+		}
 	}
 	return at
 }

@@ -182,9 +182,15 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	})
 }
 
-// linkCarried cuts or restores a trunk that datagrams carry, at its ends on this machine.
+// linkCarried cuts or restores a trunk that datagrams carry, at its ends on this machine. Their switches do that, so
+// none of them may hang.
 func (r *Rack) linkCarried(ctx context.Context, trunk rackfile.Trunk, up bool) error {
 	var errs []error
+	for _, at := range trunk.EndsHere() {
+		if hung, err := r.keep.hung(at); err == nil && hung {
+			return fmt.Errorf("%s hangs, and cannot change the link of its trunk: `rdmalab resume %[1]s`, and try again", at)
+		}
+	}
 	for _, at := range trunk.EndsHere() {
 		errs = append(errs, r.cutAt(ctx, at, trunk.Name(), up))
 	}

@@ -80,14 +80,19 @@ func hostsFile(s *rackfile.Rack) string {
 }
 
 func makeNamespaces(s *rackfile.Rack, p rackfile.Paths) error {
-	// Trunks that datagrams carry go out from where this program runs, and network devices are there.
-	if carried(s) || len(s.Devices) > 0 {
+	// Trunks to other machines go out from where this program runs, and network devices are there.
+	if len(s.Machines) > 0 || len(s.Devices) > 0 {
 		if err := nl.Pin(p.Outside()); err != nil {
 			return err
 		}
 	}
 	if err := nl.Create(p.Netns(rackfile.SwitchName)); err != nil {
 		return err
+	}
+	if carried(s) && len(s.Machines) == 0 {
+		if err := nl.SetUp(p.Netns(rackfile.SwitchName), "lo", true); err != nil {
+			return err
+		}
 	}
 	return nl.DisableIPv6(p.Netns(rackfile.SwitchName)) // the switch forwards IPv6, but has no IPv6 addresses in this namespace
 }

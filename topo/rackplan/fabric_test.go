@@ -52,3 +52,15 @@ func TestFabricDiffersInEachField(t *testing.T) {
 		}
 	}
 }
+
+// On one machine no carrier means pairs of interfaces, and each carrier something else.
+func TestCarriersOfOneMachineDiffer(t *testing.T) {
+	seen := make(map[string]string)
+	for _, carrier := range []string{"", rackfile.CarrierUDP, rackfile.CarrierTCP} {
+		text := fabric(&rackfile.Rack{Fabric: &rackfile.Fabric{Leaves: 2, Carrier: carrier}})
+		if other, twice := seen[text]; twice {
+			t.Errorf("carriers %q and %q are both %q", carrier, other, text)
+		}
+		seen[text] = carrier
+	}
+}

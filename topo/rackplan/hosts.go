@@ -84,7 +84,8 @@ func fabric(r *rackfile.Rack) string {
 	if r.Fabric.Strict {
 		text += ", strict"
 	}
-	if c := r.Fabric.CarrierName(); c != rackfile.CarrierUDP {
+	switch c := r.Fabric.CarrierName(); {
+	case c != rackfile.CarrierUDP, r.Fabric.Places == nil && r.Fabric.Carrier != "":
 		text += ", by " + c
 	}
 	for i, name := range r.SwitchNames() {

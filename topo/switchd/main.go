@@ -250,7 +250,7 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Con
 		cfg.Spin = 0 // the threads of the NICs carry the packets; the loop has only timers and other frames
 		slots = sharedSlots
 	}
-	trunks := trunkOpener{paths: rackfile.Paths{Dir: at.Dir}, rack: rack.Name, limit: longestFrame(rack)}
+	trunks := trunkOpener{paths: rackfile.Paths{Dir: at.Dir}, rack: rack.Name, limit: longestFrame(rack), own: at.Netns}
 	if !at.Outside {
 		trunks.outside = trunks.paths.Outside()
 	}

@@ -26,6 +26,8 @@ type Far struct {
 	Carrier     trunkport.Carrier
 	// Side is that of this end.
 	Side trunk.Side
+	// Own is whether both ends are on this machine, in the network namespace of the switches.
+	Own bool
 }
 
 // remote returns the addresses of a trunk as a switch sees them.
@@ -34,7 +36,7 @@ func remote(rack *rackfile.Rack, c rackfile.Trunk, name string) Far {
 	if !ok {
 		return Far{}
 	}
-	f := Far{Local: local, Peer: peer, Side: trunk.Far}
+	f := Far{Local: local, Peer: peer, Side: trunk.Far, Own: len(rack.Machines) == 0}
 	if name == c.Leaf {
 		f.Side = trunk.Near
 	}
@@ -44,11 +46,12 @@ func remote(rack *rackfile.Rack, c rackfile.Trunk, name string) Far {
 	return f
 }
 
-// trunkOpener opens the trunks to other machines. outside is the pin of the network namespace from which they go
-// out; "" means that of the process.
+// trunkOpener opens the trunks that datagrams carry. outside is the pin of the network namespace from which those to
+// other machines go out, and own that of the switches, in which the others are; "" means that of the process.
 type trunkOpener struct {
 	paths   rackfile.Paths
 	outside string
+	own     string
 	rack    string
 	limit   int // length of the longest frame of a host
 }
@@ -63,17 +66,21 @@ func longestFrame(rack *rackfile.Rack) int {
 	return mtu + ethernet
 }
 
-// open makes the end of a trunk, in the network namespace of the machine.
+// open makes the end of a trunk, in the network namespace of the machine or of the switches.
 func (o trunkOpener) open(i int, l Link) (packetio.Port, error) {
 	secret, err := o.secret()
 	if err != nil {
 		return nil, err
 	}
+	netns := o.outside
+	if l.Far.Own {
+		netns = o.own
+	}
 	_, uncut := os.Lstat(o.paths.Cut(l.Host))
 	p, err := trunkport.Open(trunkport.Config{
 		Local: l.Far.Local, Peer: l.Far.Peer, Carrier: l.Far.Carrier, Index: i, Limit: o.limit, Cut: uncut == nil,
 		Trunk:  trunk.Config{Rack: o.rack, Trunk: l.Host, Secret: secret, Side: l.Far.Side},
-		Within: func(f func() error) error { return nl.Do(o.outside, f) },
+		Within: func(f func() error) error { return nl.Do(netns, f) },
 	})
 	if err != nil {
 		return nil, err // not p: an interface that holds a nil *trunkport.Port is not nil
@@ -198,7 +205,7 @@ func (d *Daemon) handleTrunks(m *control.Mux) {
 				p.Switch(s.Up)
 				d.ports.setCarrier(i, p, p.LinkUp()) // at once, so that the switch counts the next frame
 			default:
-				return control.Errorf(http.StatusBadRequest, "%.40q is no open trunk to another machine, and no open device", s.Name)
+				return control.Errorf(http.StatusBadRequest, "%.40q is no open trunk that datagrams carry, and no open device", s.Name)
 			}
 			return nil
 		})
