@@ -228,7 +228,7 @@ func TestHeldList(t *testing.T) {
 }
 
 // GETs of a value that there is are not held, also while others that were held still wait for room for their READs. So a
-// memory that answers fewer READs than there are GETs answers those all the same, and no GET waits for long in vain.
+// memory that answers fewer READs than there are GETs answers those all the same, and none is late because of them.
 func TestWarmGetsAreNotHeld(t *testing.T) {
 	b := newBed(t)
 	port, id := b.asked(40)
@@ -264,7 +264,7 @@ func TestHeldGetsWithoutAConnection(t *testing.T) {
 	b := newBed(t)
 	port, id := b.asked(3)
 	b.held = true
-	b.send(false, port, id, item) // the WRITE is under way
+	b.send(false, port, id, item) // the WRITE is in flight
 	b.left = nil
 	b.held, b.wait = false, nil
 	b.step(func(c *pipeline.Ctx) { b.m.Detach(c, b.m.caches[0].links[0].Key(), 1) })
