@@ -39,13 +39,17 @@ func (k *cache) wake(c *pipeline.Ctx, read bool) {
 	all := k.index.woken
 	k.index.woken, k.crowded = false, false
 	k.holds = k.waits.heldAll(k.holds[:0])
-	some := false
+	went := 0
 	for _, i := range k.holds {
-		if w := &k.waits.list[i]; w.live && w.held { // one before it may have ended it
-			some = k.goOn(c, i) || some
-			if k.crowded && some && !all {
-				return // the READs that have ended made no more room than that
-			}
+		if w := &k.waits.list[i]; w.live && w.held && k.goOn(c, i) { // one before it may have ended it
+			went++
+		}
+		if k.crowded && went > 0 && !all {
+			return // the READs that have ended made no more room than that
+		}
+		if went == maxWoken {
+			k.index.woken = true // the next packet, or Tick, goes on
+			return
 		}
 	}
 }

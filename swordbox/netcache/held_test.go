@@ -99,6 +99,23 @@ func TestUnfitAnswersHoldNothing(t *testing.T) {
 	b.free()
 }
 
+// One packet lets a bounded number of held GETs go on. The others go on at once when the switch is asked again.
+func TestOnePacketWakesABoundedNumber(t *testing.T) {
+	b := newBed(t)
+	port, id := b.asked(maxHeld)
+	b.send(false, port, id, "END\r\n")
+	if n := maxHeld - maxWoken; b.m.Waiting() != n || b.m.Deadline() > b.now {
+		t.Errorf("%d wait, want %d; the deadline is %v, at %v", b.m.Waiting(), n, b.m.Deadline(), b.now)
+	}
+	for i := 0; b.m.Waiting() > 0 && i < 2; i++ {
+		b.step(b.m.Tick)
+	}
+	if s := b.m.Stats(); s.Slow != 0 || s.Forwarded != maxHeld+1 {
+		t.Errorf("%+v", s)
+	}
+	b.free()
+}
+
 // GETs are held for a short time alone, and after that none is, until a probe was answered.
 func TestHeldGetsGoToTheServerInTime(t *testing.T) {
 	b := newBed(t)

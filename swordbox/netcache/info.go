@@ -138,7 +138,7 @@ func (m *Machine) Spec() pipeline.Part {
 		},
 		Needs: []pipeline.Need{
 			{Kind: pipeline.NeedTimer, What: "retransmissions, one for each connection to a server of a cache", Count: links},
-			{Kind: pipeline.NeedPackets, What: "READs of a value for each GET that has waited for it, WRITE of a value, and the answer to a GET", Count: 2 + maxHeld},
+			{Kind: pipeline.NeedPackets, What: "READs for GETs that have waited, WRITE of a value, answer to a GET", Count: 2 + maxWoken},
 			{Kind: pipeline.NeedICRC, What: "of WRITEs of values"},
 		},
 	}

@@ -25,6 +25,8 @@ const (
 	// maxWaits is how many READs for GETs of a rule may be in flight, with the GETs that are held for one, of which there
 	// are at most maxHeld; maxFrame is how many bytes such a GET can have.
 	maxWaits, maxHeld, maxFrame = 512, 256, 512
+	// maxWoken is how many held GETs go on for one packet.
+	maxWoken = 126
 	// waitPatience is how long a GET waits. Clients take a number again that they think is no more in the
 	// network, so the switch must not keep a request for as long as a connection to a memory server takes to fail.
 	waitPatience = 2 * time.Millisecond
