@@ -29,7 +29,8 @@ var _ = Describe("hosts with two NICs", Ordered, func() {
 		for i, device := range []string{"rxe0", "rxe1"} {
 			port := 18600 + i
 			start := func(host string, server ...string) {
-				args := append([]string{"exec", host, "--", "timeout", "60", "ib_write_bw", "-F", "-d", device, "-p", strconv.Itoa(port), "-n", "500"}, server...)
+				// Four programs poll: an ACK timeout of 2 s (-u 19) outlasts a daemon that waits for a processor.
+				args := append([]string{"exec", host, "--", "timeout", "60", "ib_write_bw", "-F", "-u", "19", "-d", device, "-p", strconv.Itoa(port), "-n", "500"}, server...)
 				go func() {
 					defer GinkgoRecover()
 					ended <- rack.Run(args...)

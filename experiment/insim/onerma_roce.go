@@ -189,7 +189,7 @@ func roceBeside(r *roceRack, l *experiment.OneRMA, out *experiment.OneRMAResult)
 	return err
 }
 
-// roceRandom is soloRandom over RoCEv2, with a connection between each two hosts.
+// roceRandom is soloRack.random over RoCEv2, with a connection between each two hosts.
 func roceRandom(r *roceRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	op := verbs.OpRead
 	if l.Write {
@@ -223,7 +223,7 @@ func roceRandom(r *roceRack, l *experiment.OneRMA, out *experiment.OneRMAResult)
 	return err
 }
 
-// roceInFlight is soloInFlight over RoCEv2: l.Slots READs are posted on one connection, which has
+// roceInFlight is soloRack.inFlight over RoCEv2: l.Slots READs are posted on one connection, which has
 // at most 16 of them in flight.
 func roceInFlight(r *roceRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	const warm = 100 * soloRTT

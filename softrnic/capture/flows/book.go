@@ -91,7 +91,7 @@ func (b *Book) sent(p *Packet) *Packet {
 	return nil
 }
 
-// samePacket reports whether the records a and b can be of one packet.
+// samePacket reports whether p and q can be of one packet.
 func (p *Packet) samePacket(q *Packet) bool {
 	x, y := &p.Header, &q.Header
 	return p.Src == q.Src && p.Dst == q.Dst && p.Sum == q.Sum && x.BTH == y.BTH && x.AETH == y.AETH && x.DETH == y.DETH &&
