@@ -141,8 +141,9 @@ func (f *Fabric) onLoopback() bool { return f != nil && f.Places == nil && f.Car
 // Remote returns the addresses of the two ends of a carried trunk: that of the switch from, which is on the
 // machine of this slice, and the other. ok is false for all other trunks and switches.
 func (r *Rack) Remote(t Trunk, from string) (local, peer netip.AddrPort, ok bool) {
-	n := slices.Index(r.Trunks(), t)
-	if n < 0 || !t.Carried || !slices.Contains(t.EndsHere(), from) {
+	list := r.Trunks()
+	n := slices.IndexFunc(list, func(c Trunk) bool { return c.Name() == t.Name() }) // t may be as another slice has it
+	if n < 0 || !list[n].Carried || !slices.Contains(list[n].EndsHere(), from) {
 		return local, peer, false
 	}
 	if r.Fabric.onLoopback() {

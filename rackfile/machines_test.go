@@ -46,7 +46,7 @@ func TestMachines(t *testing.T) {
 	}
 	ends := func(at string) (list []string) {
 		s := sliceOf(r, at)
-		for _, c := range s.Trunks() {
+		for _, c := range r.Trunks() { // of the client, which has no end
 			for _, from := range []string{c.Leaf, c.Far} {
 				if local, peer, ok := s.Remote(c, from); ok {
 					list = append(list, fmt.Sprintf("%s %s %s", c.Name(), local, peer))
