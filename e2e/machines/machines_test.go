@@ -224,7 +224,7 @@ url=$(grep -o 'http.*' /run/metrics); bash -c 'h=${1#http://}; a=${h%/metrics}; 
 		l.onLAN("tc", "qdisc", "add", "dev", port, "root", "tbf", "rate", "100mbit", "burst", "20k", "limit", "100k") // room for one message, and not for two
 		r := measure()
 		l.onLAN("tc", "qdisc", "del", "dev", port, "root")
-		Expect(r).To(And(fixture.HaveExited(1), said("strict: the network between the machines was not whole"), said("on the way to leaf1")))
+		Expect(r).To(And(fixture.HaveExited(1), said("strict: the network between the switches was not whole"), said("on the way to leaf1")))
 		Expect(r.Stdout).To(ContainSubstring("RDMA_Write BW Test"))
 		Expect(rack("status")).To(MatchRegexp(`leaf0-leaf1 at leaf1: strict: datagrams lost in the network, or late: [1-9]`))
 		rack("down")
