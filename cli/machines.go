@@ -120,11 +120,10 @@ func plan(w io.Writer, r *rackfile.Rack) error {
 	}
 	fmt.Fprintln(t, "\nTRUNK\tENDS")
 	for _, c := range r.Trunks() {
-		own := *r
-		own.Machine = r.MachineOf(c.Leaf)
-		ends := "on " + own.Machine
-		if local, peer, remote := own.Remote(c, c.Leaf); remote {
-			ends = fmt.Sprintf("%s %[5]s %[2]s - %[3]s %[5]s %[4]s", own.Machine, local, r.MachineOf(c.Far), peer, r.Fabric.CarrierName())
+		near := r.MachineOf(c.Leaf)
+		ends := "on " + near
+		if local, peer, remote := r.Remote(c, c.Leaf); remote {
+			ends = fmt.Sprintf("%s %[5]s %[2]s - %[3]s %[5]s %[4]s", near, local, r.MachineOf(c.Far), peer, r.Fabric.CarrierName())
 		}
 		fmt.Fprintf(t, "%s\t%s\n", c.Name(), ends)
 	}

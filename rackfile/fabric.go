@@ -77,13 +77,27 @@ func spineName(n int) string { return "spine" + strconv.Itoa(n) }
 
 // names returns the names of the switches, the leaves first.
 func (f *Fabric) names() (list []string) {
-	for n := range f.Leaves {
-		list = append(list, leafName(n))
-	}
-	for n := range f.Spines {
-		list = append(list, spineName(n))
+	for n := range f.Leaves + f.Spines {
+		list = append(list, f.name(n))
 	}
 	return list
+}
+
+// name returns the name of a switch by its number: that in names.
+func (f *Fabric) name(n int) string {
+	if n < f.Leaves {
+		return leafName(n)
+	}
+	return spineName(n - f.Leaves)
+}
+
+// placeOf returns the machine of a switch by its number; "" if the rack has one machine, or the description
+// is refused.
+func (f *Fabric) placeOf(n int) string {
+	if n < len(f.Places) {
+		return f.Places[n]
+	}
+	return ""
 }
 
 // SwitchNames returns the names of the switches of the rack: SwitchName alone, or those of the fabric.
@@ -118,28 +132,19 @@ func (r *Rack) Trunks() (list []Trunk) {
 	}
 	for l := range r.Fabric.Leaves {
 		for s := range r.Fabric.Spines {
-			list = append(list, r.Fabric.trunk(leafName(l), spineName(s), r.Machine))
+			list = append(list, r.Fabric.trunk(l, r.Fabric.Leaves+s, r.Machine))
 		}
 		for far := l + 1; r.Fabric.Spines == 0 && far < r.Fabric.Leaves; far++ {
-			list = append(list, r.Fabric.trunk(leafName(l), leafName(far), r.Machine))
+			list = append(list, r.Fabric.trunk(l, far, r.Machine))
 		}
 	}
 	return list
 }
 
-// trunk describes the trunk between two switches, as a machine sees it.
-func (f *Fabric) trunk(leaf, far, machine string) Trunk {
-	if f.Places == nil {
-		return Trunk{leaf, far, f.onLoopback(), true, true}
-	}
-	names := f.names()
-	at := func(name string) string {
-		if i := slices.Index(names, name); i < len(f.Places) {
-			return f.Places[i]
-		}
-		return "" // of a description that is refused
-	}
-	return Trunk{leaf, far, at(leaf) != at(far), at(leaf) == machine, at(far) == machine}
+// trunk describes the trunk between two switches by their numbers, as a machine sees it.
+func (f *Fabric) trunk(leaf, far int, machine string) Trunk {
+	near, there := f.placeOf(leaf), f.placeOf(far)
+	return Trunk{f.name(leaf), f.name(far), near != there || f.OnLoopback(), near == machine, there == machine}
 }
 
 // TrunkNamed returns the trunk with a name; false if there is none.

@@ -134,19 +134,18 @@ func (r *Rack) MachineOf(node string) string {
 	return ""
 }
 
-// onLoopback reports whether all trunks of a fabric on one machine go over the loopback interface of the
-// switches' network namespace.
-func (f *Fabric) onLoopback() bool { return f != nil && f.Places == nil && f.Carrier != "" }
+// OnLoopback reports whether all trunks of a fabric on one machine go over the loopback interface of the
+// switches' network namespace. f is nil for a rack with one switch.
+func (f *Fabric) OnLoopback() bool { return f != nil && f.Places == nil && f.Carrier != "" }
 
-// Remote returns the addresses of the two ends of a carried trunk: that of the switch from, which is on the
-// machine of this slice, and the other. ok is false for all other trunks and switches.
+// Remote returns the addresses of the two ends of a carried trunk: that of the switch from, and the other. ok is
+// false for all other trunks and switches.
 func (r *Rack) Remote(t Trunk, from string) (local, peer netip.AddrPort, ok bool) {
-	list := r.Trunks()
-	n := slices.IndexFunc(list, func(c Trunk) bool { return c.Name() == t.Name() }) // t may be as another slice has it
-	if n < 0 || !list[n].Carried || !slices.Contains(list[n].EndsHere(), from) {
+	n := slices.Index(r.Trunks(), t)
+	if n < 0 || !t.Carried || from != t.Leaf && from != t.Far {
 		return local, peer, false
 	}
-	if r.Fabric.onLoopback() {
+	if r.Fabric.OnLoopback() {
 		// All switches have one network namespace, which is the rack's own.
 		lo := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 		local, peer = netip.AddrPortFrom(lo, uint16(DefaultTrunkPort+n)), netip.AddrPortFrom(lo, uint16(DefaultTrunkPort+maxTrunks+n))
@@ -225,7 +224,7 @@ func (d *decoder) machines(f *file, r *Rack) {
 		if f.on.placesAt != nil {
 			d.errorf(f.on.placesAt, "machine needs the key machines, which says which there are")
 		}
-		if f.on.strictAt != nil && !r.Fabric.onLoopback() {
+		if f.on.strictAt != nil && !r.Fabric.OnLoopback() {
 			d.errorf(f.on.strictAt, "strict needs the key machines or carrier: pairs of interfaces of one machine lose nothing")
 		}
 		for i := range f.hosts {

@@ -46,8 +46,8 @@ func TestMachines(t *testing.T) {
 	}
 	ends := func(at string) (list []string) {
 		s := sliceOf(r, at)
-		for _, c := range r.Trunks() { // of the client, which has no end
-			for _, from := range []string{c.Leaf, c.Far} {
+		for _, c := range s.Trunks() {
+			for _, from := range c.EndsHere() {
 				if local, peer, ok := s.Remote(c, from); ok {
 					list = append(list, fmt.Sprintf("%s %s %s", c.Name(), local, peer))
 				}
@@ -63,6 +63,9 @@ func TestMachines(t *testing.T) {
 		if got := strings.Join(ends(at), ", "); got != want {
 			t.Errorf("trunks of %q: %s\nwant %s", at, got, want)
 		}
+	}
+	if local, peer, ok := r.Remote(r.Trunks()[0], "leaf0"); !ok || local.String() != "10.0.0.1:24791" || peer.String() != "10.0.0.2:30000" {
+		t.Errorf("the client, which has no end, sees %v %v", local, peer)
 	}
 	if r.MachineOf("leaf1-leaf3") != "m2" || r.MachineOf("nobody") != "" || r.SwitchOf("leaf0-leaf3") != "leaf0" {
 		t.Error("the machine of a trunk is not that of its leaf")

@@ -34,9 +34,7 @@ func (c *Client) AwaitTrunks(ctx context.Context) error {
 		case <-ctx.Done():
 			t := down[0]
 			near, far := c.Rack.MachineOf(t.Leaf), c.Rack.MachineOf(t.Far)
-			own := *c.Rack
-			own.Machine = near
-			local, peer, _ := own.Remote(t, t.Leaf)
+			local, peer, _ := c.Rack.Remote(t, t.Leaf)
 			carrier, instead := c.Rack.Fabric.CarrierName(), ""
 			if carrier == rackfile.CarrierUDP {
 				instead = " (`carrier: tcp` in fabric goes without UDP)"

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +44,7 @@ func makeState(s *rackfile.Rack, p rackfile.Paths, secret []byte) error {
 	if err := admit(s, p); err != nil {
 		return err
 	}
-	if secret == nil && carried(s) { // all of its trunks are on this machine
+	if s.Fabric.OnLoopback() { // no other machine has to know it
 		secret = make([]byte, 32)
 		_, _ = rand.Read(secret) // it never fails: crypto/rand ends the process
 	}
@@ -59,11 +58,6 @@ func makeState(s *rackfile.Rack, p rackfile.Paths, secret []byte) error {
 		return err
 	}
 	return os.WriteFile(p.Spec(), data, 0o644)
-}
-
-// carried reports whether datagrams carry a trunk of the rack.
-func carried(s *rackfile.Rack) bool {
-	return slices.ContainsFunc(s.Trunks(), func(t rackfile.Trunk) bool { return t.Carried })
 }
 
 // hostsFile returns the content of the file that every host sees as /etc/hosts.
@@ -89,7 +83,7 @@ func makeNamespaces(s *rackfile.Rack, p rackfile.Paths) error {
 	if err := nl.Create(p.Netns(rackfile.SwitchName)); err != nil {
 		return err
 	}
-	if carried(s) && len(s.Machines) == 0 {
+	if s.Fabric.OnLoopback() {
 		if err := nl.SetUp(p.Netns(rackfile.SwitchName), "lo", true); err != nil {
 			return err
 		}

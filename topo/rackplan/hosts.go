@@ -84,8 +84,7 @@ func fabric(r *rackfile.Rack) string {
 	if r.Fabric.Strict {
 		text += ", strict"
 	}
-	switch c := r.Fabric.CarrierName(); {
-	case c != rackfile.CarrierUDP, r.Fabric.Places == nil && r.Fabric.Carrier != "":
+	if c := r.Fabric.CarrierName(); c != rackfile.CarrierUDP || r.Fabric.OnLoopback() {
 		text += ", by " + c
 	}
 	for i, name := range r.SwitchNames() {

@@ -36,7 +36,7 @@ func remote(rack *rackfile.Rack, c rackfile.Trunk, name string) Far {
 	if !ok {
 		return Far{}
 	}
-	f := Far{Local: local, Peer: peer, Side: trunk.Far, Own: len(rack.Machines) == 0}
+	f := Far{Local: local, Peer: peer, Side: trunk.Far, Own: rack.Fabric.OnLoopback()}
 	if name == c.Leaf {
 		f.Side = trunk.Near
 	}
