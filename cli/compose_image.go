@@ -2,14 +2,12 @@ package cli
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/container"
-	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
@@ -82,9 +80,7 @@ func watcherCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		paths := rackfile.PathsOf(name)
-		return logged(cmd, paths.Dir, func() error {
-			return rack.RunWatcher(cmd.Context(), name, slog.New(guests.LogHandler(paths, cmd.ErrOrStderr())))
-		})
+		log := logOf(cmd, rackfile.PathsOf(name).Dir)
+		return log.run(func() error { return rack.RunWatcher(cmd.Context(), name, log.logger()) })
 	})
 }

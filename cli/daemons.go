@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -35,43 +36,60 @@ const umask = 0o022
 // exitPanicked is the exit status of a process that has panicked, as Go has it.
 const exitPanicked = 2
 
-// logged runs a daemon of the rack in folder dir. It writes why the daemon has ended to its log, in the log's
-// format, and returns the exit status in place of the error. If the log is JSON, a panic of the daemon is a record
-// of it; otherwise it ends the process, and Go prints it.
-func logged(cmd *cobra.Command, dir string, run func() error) (err error) {
-	paths, out := rackfile.Paths{Dir: dir}, cmd.ErrOrStderr()
-	var r *guests.Reader
-	if r.LogsJSON(paths) {
+// daemonLog is the log of a daemon of a rack. Its reader decodes the rack's description once.
+type daemonLog struct {
+	paths  rackfile.Paths
+	out    io.Writer
+	reader guests.Reader
+}
+
+// logOf returns the log of the command that is a daemon of the rack in folder dir.
+func logOf(cmd *cobra.Command, dir string) *daemonLog {
+	return &daemonLog{paths: rackfile.Paths{Dir: dir}, out: cmd.ErrOrStderr()}
+}
+
+func (l *daemonLog) logger() *slog.Logger { return slog.New(l.reader.LogHandler(l.paths, l.out)) }
+
+func (l *daemonLog) isJSON() bool { return l.reader.LogsJSON(l.paths) }
+
+// run runs the daemon. It writes why the daemon has ended to the log, in the log's format, and returns the exit
+// status in place of the error. If the log is JSON, a panic of the daemon is a record of it; otherwise it ends the
+// process, and Go prints it.
+func (l *daemonLog) run(daemon func() error) (err error) {
+	if l.isJSON() {
 		defer func() {
 			if v := recover(); v != nil {
-				err = errors.Join(r.LogPanic(paths, out, "the daemon panicked", v, string(debug.Stack())), exitCode(exitPanicked))
+				err = errors.Join(l.panicked("the daemon panicked", v, string(debug.Stack())), exitCode(exitPanicked))
 			}
 		}()
 	}
-	if err := run(); err != nil {
-		slog.New(guests.LogHandler(paths, out)).Error("the daemon ends", "error", err)
+	if err := daemon(); err != nil {
+		l.logger().Error("the daemon ends", "error", err)
 		return exitCode(1)
 	}
 	return nil
 }
 
-// panicLogged ends the process of a host whose NIC has panicked, with a record of its log.
-func panicLogged(cmd *cobra.Command, dir string) func(*device.Panic) {
-	return func(p *device.Panic) {
-		var r *guests.Reader
-		_ = r.LogPanic(rackfile.Paths{Dir: dir}, cmd.ErrOrStderr(), "the NIC panicked", p.Value, p.Stack) // the process ends in any case
-		os.Exit(exitPanicked)
-	}
+func (l *daemonLog) panicked(text string, value any, stack string) error {
+	return l.reader.LogPanic(l.paths, l.out, text, value, stack)
+}
+
+// broken ends the process of a host whose NIC has panicked, with a record of the log.
+func (l *daemonLog) broken(p *device.Panic) {
+	_ = l.panicked("the NIC panicked", p.Value, p.Stack) // the process ends in any case
+	os.Exit(exitPanicked)
 }
 
 func hostCmd() *cobra.Command {
 	var cfg hostd.Config
 	cmd := hiddenCmd("host", "Be the daemon of a host (started by `rdmalab up`)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
-		if (*guests.Reader)(nil).LogsJSON(rackfile.Paths{Dir: cfg.Dir}) {
-			cfg.Broken = panicLogged(cmd, cfg.Dir)
+		log := logOf(cmd, cfg.Dir)
+		cfg.Log = log.logger()
+		if log.isJSON() {
+			cfg.Broken = log.broken
 		}
-		return logged(cmd, cfg.Dir, func() error { return hostd.Run(cmd.Context(), cfg) })
+		return log.run(func() error { return hostd.Run(cmd.Context(), cfg) })
 	})
 	cmd.Flags().StringVar(&cfg.Dir, "rack-dir", "", "the rack's state folder (required)")
 	cmd.Flags().StringVar(&cfg.Name, "name", "", "the host's name (required)")
@@ -85,8 +103,10 @@ func switchdCmd() *cobra.Command {
 	var dir, name string
 	cmd := hiddenCmd("switchd", "Daemon of a switch (started by up)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
-		log := slog.New(guests.LogHandler(rackfile.Paths{Dir: dir}, cmd.ErrOrStderr()))
-		return logged(cmd, dir, func() error { return switchd.Main(cmd.Context(), switchd.Place{Dir: dir, Name: name}, log) })
+		log := logOf(cmd, dir)
+		return log.run(func() error {
+			return switchd.Main(cmd.Context(), switchd.Place{Dir: dir, Name: name}, log.logger())
+		})
 	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	cmd.Flags().StringVar(&name, "name", "", "name of the switch (default switch)")
@@ -98,7 +118,7 @@ func daemonsCmd() *cobra.Command {
 	var dir string
 	cmd := hiddenCmd("daemons", "Run all nodes of a rack (started by up)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
-		return logged(cmd, dir, func() error { return rack.RunShared(func() error { return compact.Main(cmd.Context(), dir) }) })
+		return logOf(cmd, dir).run(func() error { return rack.RunShared(func() error { return compact.Main(cmd.Context(), dir) }) })
 	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	must(cmd.MarkFlagRequired("rack-dir"))

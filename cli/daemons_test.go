@@ -28,7 +28,7 @@ func TestDaemonsEndInTheirLog(t *testing.T) {
 		cmd := &cobra.Command{}
 		cmd.SetErr(&out)
 		var code exitCode
-		if err := logged(cmd, paths.Dir, run); !errors.As(err, &code) || code != want {
+		if err := logOf(cmd, paths.Dir).run(run); !errors.As(err, &code) || code != want {
 			t.Errorf("%v, want %d", err, want)
 		}
 		var x struct{ Level, Msg, Panic, Stack, Error string }
@@ -44,6 +44,6 @@ func TestDaemonsEndInTheirLog(t *testing.T) {
 			t.Errorf("recovered %v", v)
 		}
 	}()
-	_ = logged(&cobra.Command{}, t.TempDir(), func() error { panic("planted") })
+	_ = logOf(&cobra.Command{}, t.TempDir()).run(func() error { panic("planted") })
 	t.Error("a panic did not go on")
 }

@@ -128,10 +128,11 @@ func (h hints) withRack(args string) string {
 	return " " + strings.Join(slices.Insert(words, n, "--rack", h.rack), " ")
 }
 
+// name returns the name of the program, without the path by which a user calls it.
+func (h hints) name() string { return filepath.Base(strings.Trim(h.program, "'")) }
+
 // error returns the text of an error.
-func (h hints) error(err error) string {
-	return filepath.Base(strings.Trim(h.program, "'")) + ": " + h.text(err.Error())
-}
+func (h hints) error(err error) string { return h.name() + ": " + h.text(err.Error()) }
 
 // hintWriter rewrites the commands in texts that are written to w. One call of Write has whole lines.
 type hintWriter struct {
@@ -174,7 +175,7 @@ func ownName(root *cobra.Command) {
 	if h.program == productName {
 		return
 	}
-	root.SetVersionTemplate(filepath.Base(strings.Trim(h.program, "'")) + " {{.Version}}\n")
+	root.SetVersionTemplate(h.name() + " {{.Version}}\n")
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		out := cmd.OutOrStdout()

@@ -16,7 +16,11 @@ func LogHandler(paths rackfile.Paths, out io.Writer) slog.Handler {
 
 // LogHandler is as the function LogHandler.
 func (r *Reader) LogHandler(paths rackfile.Paths, out io.Writer) slog.Handler {
-	if r.LogsJSON(paths) {
+	return handler(r.LogsJSON(paths), out)
+}
+
+func handler(asJSON bool, out io.Writer) slog.Handler {
+	if asJSON {
 		return slog.NewJSONHandler(out, nil)
 	}
 	return slog.NewTextHandler(out, nil)
@@ -31,8 +35,9 @@ func (r *Reader) LogsJSON(paths rackfile.Paths) bool {
 // LogPanic writes a panic that was recovered to a log in its format: in JSON the stack is an attribute of the
 // record, in text it follows the record line by line, as Go prints it.
 func (r *Reader) LogPanic(paths rackfile.Paths, out io.Writer, text string, value any, stack string) error {
-	logger := slog.New(r.LogHandler(paths, out)).With("panic", fmt.Sprint(value))
-	if r.LogsJSON(paths) {
+	asJSON := r.LogsJSON(paths)
+	logger := slog.New(handler(asJSON, out)).With("panic", fmt.Sprint(value))
+	if asJSON {
 		logger.Error(text, "stack", stack)
 		return nil
 	}
