@@ -2,34 +2,20 @@ package insim
 
 import (
 	"math"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment"
-	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/rackfile/costs"
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
 )
 
 // The rack file of figure unfair in the simulator: with PFC alone the flow that is alone at its port has half of the link,
 // the other three a sixth each; with DCQCN all have the same, and pauses are rare.
 func TestSceneOfARackFile(t *testing.T) {
-	data, err := os.ReadFile("../../topo/racks/pfc-slow.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	run := func(algorithm string) experiment.SceneResult {
-		spec, err := rackfile.Parse(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		spec, model := slowFile(t, "pfc-slow.yaml")
 		for i := range spec.Hosts {
 			spec.Hosts[i].Congestion.Algorithm = algorithm
-		}
-		model, err := costs.Builtin(spec.Cost)
-		if err != nil {
-			t.Fatal(err)
 		}
 		flows := []experiment.SceneFlow{{From: 0, To: 2}, {From: 1, To: 2}, {From: 1, To: 2}, {From: 1, To: 2}}
 		l := SceneTwin{

@@ -1,34 +1,21 @@
 package insim
 
 import (
-	"os"
 	"testing"
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/rackfile/costs"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 )
 
 // The rack file of line C10 in the simulator: two senders share the link, and the queue is short. Without marks they
 // have nothing that slows them, and the queue is what is in flight.
 func TestSendersOfARackFile(t *testing.T) {
-	data, err := os.ReadFile("../../topo/racks/dcqcn-slow.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	run := func(marks bool) experiment.SenderStats {
-		spec, err := rackfile.Parse(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		spec, model := slowFile(t, "dcqcn-slow.yaml")
 		if !marks {
 			spec.Switch.Queues.Classes[0].ECN = portqueue.RED{}
-		}
-		model, err := costs.Builtin(spec.Cost)
-		if err != nil {
-			t.Fatal(err)
 		}
 		l := Senders{Rack: spec, Cost: model, From: []string{"cn0", "cn1"}, To: "ms0", Span: 40 * time.Millisecond, Every: 50 * time.Microsecond, Seed: 1}
 		_, stats, err := l.Run(t.Context())

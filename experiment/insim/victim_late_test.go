@@ -1,32 +1,18 @@
 package insim
 
 import (
-	"os"
 	"testing"
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment"
-	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/rackfile/costs"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 )
 
 // A victim of PFC has less if pauses and their ends reach the senders late by random times, as on a rack in slow motion whose
 // processes wait for a processor: 4 us there are 1.6 ms of the machine. docs/papers/congestion.md names these shares.
 func TestVictimOfLatePauses(t *testing.T) {
-	data, err := os.ReadFile("../../topo/racks/pfc-slow.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	share := func(late time.Duration) float64 {
-		spec, err := rackfile.Parse(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		model, err := costs.Builtin(spec.Cost)
-		if err != nil {
-			t.Fatal(err)
-		}
+		spec, model := slowFile(t, "pfc-slow.yaml")
 		hosts := []string{"cn0", "ms1", "ms0", "cn1"}
 		for _, h := range hosts {
 			if h[:2] == "cn" && late > 0 {
