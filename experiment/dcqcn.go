@@ -212,7 +212,7 @@ func (b *dcqcnBody) Check(at Place) error {
 	}
 	if len(b.senders) == 0 {
 		b.cases = dcqcnCases(at.Quick)
-		return b.noneOf("--%s is for a load of your own: add --senders", "profile", "rate", "kmin", "kmax", "pmax")
+		return b.noneOf("--%s is for a load of your own: add --senders")
 	}
 	form, err := b.incast()
 	if err != nil {
@@ -244,12 +244,12 @@ func (b *dcqcnBody) checkRack(at Place) error {
 	if b.span < 0 {
 		return fmt.Errorf("--span %v: want a time like 50ms", b.span)
 	}
-	return b.noneOf("--%s is for virtual time: on a rack, its file says it", "profile", "rate", "kmin", "kmax", "pmax")
+	return b.noneOf("--%s is for virtual time: on a rack, its file says it")
 }
 
-// noneOf returns an error with this text if one of the flags was given, which would have no effect.
-func (b *dcqcnBody) noneOf(text string, flags ...string) error {
-	for _, name := range flags {
+// noneOf returns an error with this text if one of the flags of a load was given, which would have no effect.
+func (b *dcqcnBody) noneOf(text string) error {
+	for _, name := range []string{"profile", "rate", "kmin", "kmax", "pmax"} {
 		if b.given != nil && b.given(name) {
 			return fmt.Errorf(text, name)
 		}
