@@ -63,7 +63,7 @@ func NewWaiter(budget time.Duration, ports ...*Port) (*Waiter, error) {
 func NewWaiterBeside(sources []Source, budget time.Duration, ports ...*Port) (*Waiter, error) {
 	w := &Waiter{
 		spin: budget, budget: budget, ports: ports, sources: sources, epfd: -1, evfd: -1,
-		events: make([]unix.EpollEvent, len(ports)+len(sources)+1),
+		events: make([]unix.EpollEvent, len(ports)+len(sources)+2),
 	}
 	if err := w.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("afpacket waiter: %w", err), w.Close())
@@ -96,10 +96,11 @@ func (w *Waiter) open() (err error) {
 }
 
 // IDs of events that do not belong to a port: ownEvent is the ID of the waiter's eventfd, aBell
-// that of the bells of all sources.
+// that of the bells of all sources, aTimer that of the parker's timer.
 const (
 	ownEvent = -1
 	aBell    = -2
+	aTimer   = -3
 )
 
 // addBell watches the bell of a source. It does so edge-triggered, because the waiter does not read
@@ -305,10 +306,13 @@ func (p *Port) check() error {
 func (w *Waiter) block(d time.Duration) (woken bool, err error) {
 	n, err := w.park.wait(w.events, d)
 	for _, ev := range w.events[:n] {
-		if ev.Fd == ownEvent {
+		switch ev.Fd {
+		case ownEvent:
 			clearEvent(w.evfd)
 			woken = w.woken.Swap(false) || woken
 			continue
+		case aTimer:
+			continue // sleep looks whether its time is over
 		}
 		woken = true
 		if ev.Fd >= 0 && ev.Events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
