@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
@@ -25,6 +26,8 @@ type ring struct {
 	*sendring.Ring
 	place uint32     // index in the agenda of rings
 	busy  clock.Time // until this time the NIC is busy with entries that it has fetched
+	// from is when the ring's rate (RingInit.Rate) lets it execute its next entry.
+	from clock.Time
 	// paced is used with RingPaced. true: busy is the end of the execution time of the next entry,
 	// which is executed then.
 	paced bool
@@ -144,14 +147,14 @@ func (r *rings) deadline() clock.Time {
 	return at
 }
 
-// schedule makes the ring of qp due as soon as the NIC is not busy with its earlier entries. It
-// does nothing if qp has no ring, or if the ring has nothing to do now.
+// schedule makes the ring of qp due as soon as the NIC is not busy with its earlier entries, and its rate allows an entry.
+// It does nothing if qp has no ring, or if the ring has nothing to do now.
 func (r *rings) schedule(now clock.Time, qp *QP) {
 	if qp.ring == nil {
 		return
 	}
 	if qp.ring.Due() {
-		r.due.Set(qp.ring.place, max(now, qp.ring.busy))
+		r.due.Set(qp.ring.place, max(now, qp.ring.busy, qp.ring.from))
 	}
 }
 
@@ -191,10 +194,12 @@ func (r *rings) run(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 			return
 		}
 		ran, _ := g.Run(&h, 1)
+		g.spend(now, ran)
 		e.counters.RingEntries += uint64(ran)
 	} else {
 		ran, took := g.Run(&h, ringBudget)
 		g.busy = now.Add(took)
+		g.spend(now, ran)
 		e.counters.RingEntries += uint64(ran)
 		if g.State() == sendring.Ready {
 			e.counters.RingThrottle++
@@ -207,6 +212,13 @@ func (r *rings) run(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 		e.apply(now, qp, out) // handles completion queues that overflowed in controls or settle: the queue pairs that use them fail
 	}
 	e.drainLoop(now, out)
+}
+
+// spend takes the time of `ran` entries out of the ring's rate.
+func (g *ring) spend(now clock.Time, ran int) {
+	if rate := g.Config().Rate; rate > 0 {
+		g.from = max(g.from, now).Add(time.Duration(ran) * time.Second / time.Duration(rate))
+	}
 }
 
 // pace is used with RingPaced. It returns false if the ring may execute its next entry now: the

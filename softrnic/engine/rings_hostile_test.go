@@ -206,9 +206,12 @@ func TestRingStates(t *testing.T) {
 
 // endless starts a program that enables itself for ever: its ENABLE has counts of 16 bits and is
 // always one lap ahead, because two ENABLEs in one lap are half of the index space apart.
-func (r *ringed) endless() *QP {
+func (r *ringed) endless() *QP { return r.endlessAt(0) }
+
+// endlessAt is endless with a limit of entries a second.
+func (r *ringed) endlessAt(rate int) *QP {
 	const blocks = 1 << 9
-	q := r.add(ringB, sendring.Config{Managed: true, Counts16: true, Blocks: blocks})
+	q := r.add(ringB, sendring.Config{Managed: true, Counts16: true, Blocks: blocks, Rate: rate})
 	master := r.add(ringA, sendring.Config{})
 	// Each entry enables all of the next laps: its count is its own index plus a quarter of the
 	// index space, in each of the laps that begin there.
@@ -323,5 +326,24 @@ func TestRingGarbage(t *testing.T) {
 				t.Fatalf("seed %d: memory of another protection domain was written", seed)
 			}
 		}
+	}
+}
+
+// A rate limits a ring, however often the NIC looks at it, and also after a pause: what was not used is not made up for.
+func TestRingRate(t *testing.T) {
+	r := newRinged(t)
+	const rate = 1_000_000
+	r.endlessAt(rate)
+	entries := func(d int64) uint64 {
+		before := r.e.Counters().RingEntries
+		r.runFor(d)
+		return r.e.Counters().RingEntries - before
+	}
+	if n := entries(100_000); n < 95 || n > 105 {
+		t.Errorf("%d entries in 100 µs at %d a second", n, rate)
+	}
+	r.now += 1_000_000 // nothing looks at the ring for a millisecond
+	if n := entries(10_000); n > 10+2*ringBudget {
+		t.Errorf("%d entries in 10 µs after a pause", n)
 	}
 }

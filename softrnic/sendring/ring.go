@@ -40,6 +40,8 @@ func withDefaults(c Config, inFlight int) (Config, error) {
 		return fail("address %#x is not a multiple of %d", c.Addr, BlockSize)
 	case c.Prefetch < 0 || c.Prefetch > MaxPrefetch:
 		return fail("prefetch %d; choose 1 to %d", c.Prefetch, MaxPrefetch)
+	case c.Rate < 0:
+		return fail("%d entries a second; at least 1, or 0 for no limit", c.Rate)
 	case inFlight < 1:
 		return fail("%d entries in flight; at least 1", inFlight)
 	}

@@ -117,11 +117,12 @@ type (
 		LKey, RKey uint32
 	}
 
-	// RingArgs are the arguments of UseRing: a send ring of 64-byte blocks. Flags has bits like RingManaged.
+	// RingArgs are the arguments of UseRing: a send ring of 64-byte blocks. Flags has bits like RingManaged. Rate is
+	// the most entries a second; 0 means no limit.
 	RingArgs struct {
 		Addr                             uint64
 		H, LKey, Blocks, Flags, Prefetch uint32
-		_                                uint32
+		Rate                             uint32
 	}
 	// DoorbellArgs are the arguments of Doorbell.
 	DoorbellArgs struct{ H, Limit uint32 }

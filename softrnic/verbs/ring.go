@@ -21,6 +21,9 @@ type RingInit struct {
 	// Prefetch is how many blocks the NIC reads at once, up to 64. 0 means 1 for a managed ring, else
 	// 4.
 	Prefetch int
+	// Rate is the most entries that the NIC executes in a second, over times longer than some ten entries
+	// take: a limit for a program of one client (RedN, section 3.5). 0 means as many as the NIC can.
+	Rate int
 }
 
 // RingQP is a queue pair that can take its send work requests from a ring. Queue pairs of packages

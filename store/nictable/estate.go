@@ -25,8 +25,9 @@ type Estate struct {
 
 	// most, if not 0, replaces maxPrograms in tests.
 	most     int
-	mu       sync.Mutex // guards programs
+	mu       sync.Mutex // guards the fields below
 	programs []*program
+	rate     int // see Limit
 }
 
 // NewEstate makes an empty table. The caller closes ctx after Close.
@@ -55,6 +56,21 @@ func (e *Estate) Close() error {
 	}
 	e.programs = nil
 	return errors.Join(append(errs, e.mr.Dereg(), e.pd.Dealloc())...)
+}
+
+// Limit makes the NIC answer each client that connects from now on at most `rate` GETs a second, over times longer than a
+// few GETs; 0 means as many as it can. Clients that are connected keep their limit.
+func (e *Estate) Limit(rate int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rate = rate
+}
+
+// limit returns the limit of the next program's ring of answers in entries a second, of which a GET takes a whole lap.
+func (e *Estate) limit(answers int) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.rate * answers
 }
 
 // table returns the table's memory with the keys by which requests of programs name it.
@@ -191,7 +207,7 @@ func (p *program) build(client redn.Mem) (err error) {
 	}{
 		masterQP:  {"master", verbs.RingInit{Blocks: masterRing}},
 		workerQP:  {"worker", verbs.RingInit{Blocks: worker, Managed: true, Counts16: true}},
-		answersQP: {"answers", verbs.RingInit{Blocks: answers, Managed: true, Counts16: true}},
+		answersQP: {"answers", verbs.RingInit{Blocks: answers, Managed: true, Counts16: true, Rate: p.estate.limit(answers)}},
 	} {
 		if _, err := p.Queue(q.name, q.init); err != nil {
 			return err

@@ -73,6 +73,8 @@ type request struct {
 	// Memcached is the TCP address on which the server is to listen for memcached's protocol; ""
 	// means that it opens no further address.
 	Memcached string `json:"memcached,omitempty"`
+	// Rate is the most GETs a second that the NIC answers a client which connects from now on; 0: no limit.
+	Rate int `json:"rate,omitempty"`
 }
 
 type info struct {
@@ -102,7 +104,11 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.IntVar(&in.Shape.Items, "items", 0, fmt.Sprintf("how many keys the table has room for, 1 to %d (default %d)", maxItems, defaultItems))
 	fs.IntVar(&in.Shape.Value, "value", 0, fmt.Sprintf("longest value, in bytes, 1 to %d (default %d)", maxValue, defaultValue))
 	fs.StringVar(&in.Memcached, "memcached", "", "also serve memcached's text protocol on this TCP address of the host, like :11211 (default: do not serve it)")
+	fs.IntVar(&in.Rate, "rate", 0, fmt.Sprintf("most GETs a second that the NIC answers each client that connects from now on, 1 to %d (default: no limit)", maxRate))
 	return func(c *store.Call) (store.Result, error) {
+		if in.Rate < 0 || in.Rate > maxRate || in.Rate == 0 && fs.Changed("rate") {
+			return nil, store.BadUse("--rate %d: use 1 to %d GETs a second, or leave it out for no limit", in.Rate, maxRate)
+		}
 		if _, port, err := net.SplitHostPort(in.Memcached); in.Memcached != "" && (err != nil || port == "") {
 			return nil, store.BadUse("--memcached %s: use a TCP address of the host like :11211", in.Memcached)
 		}
@@ -165,10 +171,14 @@ func (n *node) start(_ *http.Request, in request) (out info, err error) {
 	if err != nil {
 		return out, control.Errorf(http.StatusBadRequest, "%v", err)
 	}
+	if in.Rate < 0 || in.Rate > maxRate {
+		return out, control.Errorf(http.StatusBadRequest, "a rate of %d GETs a second; want 0 to %d", in.Rate, maxRate)
+	}
 	return out, n.host.Service(func() error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.running() && !in.Fresh {
+			n.estate.Limit(in.Rate)
 			out = info{Shape: n.estate.shape, Keys: n.server.Keys()}
 			out.Memcached, err = n.tcp.listen(in.Memcached, n.server)
 			return err
@@ -188,6 +198,7 @@ func (n *node) start(_ *http.Request, in request) (out info, err error) {
 			}
 			out.Made = true
 		}
+		n.estate.Limit(in.Rate)
 		n.ctx = n.host.Context()
 		if n.server, err = NewServer(n.ctx, n.host.Manager(), rdmacm.Params{}, n.estate); err != nil {
 			return errors.Join(err, n.ctx.Close())

@@ -21,7 +21,7 @@ func (x *programQueues) useRing(o *programQPObject, a uverbs.RingArgs) (result, 
 		return result{}, refuse(op, "%d blocks, %d read at once", a.Blocks, a.Prefetch)
 	}
 	err := q.UseRing(verbs.RingInit{
-		Addr: a.Addr, LKey: a.LKey, Blocks: int(a.Blocks), Prefetch: int(a.Prefetch),
+		Addr: a.Addr, LKey: a.LKey, Blocks: int(a.Blocks), Prefetch: int(a.Prefetch), Rate: int(a.Rate),
 		Managed: a.Flags&uverbs.RingManaged != 0, Checked: a.Flags&uverbs.RingChecked != 0, Counts16: a.Flags&uverbs.RingCounts16 != 0,
 	})
 	if err == nil {
