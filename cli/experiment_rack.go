@@ -342,7 +342,7 @@ const nicMessages = 50_000
 // NIC measures the rate of one queue pair of the first host. Loads with several queue pairs are not
 // supported.
 func (p *rackPlatform) NIC(ctx context.Context, l experiment.NIC) (float64, error) {
-	tests := map[string]string{"read": perf.ReadBW, "write": perf.WriteBW, "cas": perf.AtomicBW}
+	tests := map[string]string{"read": perf.ReadBW, "write": perf.WriteBW, "cas": perf.AtomicBW, "add": perf.AtomicBW}
 	test, ok := tests[l.Op]
 	if !ok || l.Pairs != 1 || l.OneWord || l.Device {
 		return 0, errors.ErrUnsupported
@@ -352,7 +352,7 @@ func (p *rackPlatform) NIC(ctx context.Context, l experiment.NIC) (float64, erro
 	}
 	cfg := perf.Config{Test: test, Iters: nicMessages, Depth: l.Depth, To: p.to, Path: perf.Path{Timeout: experiment.StallTimeout}}
 	if test == perf.AtomicBW {
-		cfg.Type = "cas"
+		cfg.Type = map[string]string{"cas": "cas", "add": "faa"}[l.Op]
 	} else {
 		cfg.Size = l.Bytes
 	}

@@ -11,7 +11,7 @@ import (
 const (
 	ChainVerb      = "verb"      // one request of kind Way
 	ChainOrder     = "order"     // N no-ops in the ordering mode Way (the paper's figure 8)
-	ChainRate      = "rate"      // WRITEs by as many rings as there are clients, at once
+	ChainRate      = "rate"      // WRITEs, with Way "MAX" those, by as many rings as there are clients, at once
 	ChainConstruct = "construct" // rate of the construct that Way names, such as a conditional
 	ChainLookup    = "lookup"    // lookups in a hash table
 	ChainList      = "list"      // walks of a list of 8 nodes, with the key in the first N
@@ -49,6 +49,9 @@ type RedN struct {
 	Few bool
 	// OnNIC puts the program's work requests and constants into the memory of the NIC.
 	OnNIC bool
+	// Held makes a construct's conditional request hold the operand, as if a receive had put it there. Otherwise
+	// the construct copies it from memory.
+	Held bool
 	// Cost is the cost model of the simulator; "" means that of the platform.
 	Cost string
 }
@@ -60,8 +63,8 @@ type RedNResult struct {
 	// Rate is in requests a second. Entries is the number of send ring entries (work requests of a
 	// program) that the server's NIC executed for each request.
 	Rate, Entries float64
-	// Copies, Atomics and Controls count the requests of a construct without its conditional request,
-	// as Table 2 of the paper does. Controls are WAIT and ENABLE.
+	// Copies, Atomics and Controls count the requests of a construct, as Table 2 of the paper does. Controls are
+	// WAIT and ENABLE.
 	Copies, Atomics, Controls int
 	// Steps has, for each quarter of a second, the percentage of the GETs that had an answer.
 	Steps []float64

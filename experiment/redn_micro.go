@@ -6,11 +6,11 @@ import "github.com/rdmalab/rdmalab/experiment/papers"
 var rednConstructs = []string{"if", "while unrolled", "while recycled"}
 
 func rednCosts() figure {
-	f := figure{data: papers.MustLoad("redn/table2"), key: "table2", title: "number of work requests of a construct, without the conditional one", format: "%.0f"}
+	f := figure{data: papers.MustLoad("redn/table2"), key: "table2", title: "number of work requests of a construct whose operand its conditional request holds", format: "%.0f"}
 	for _, c := range rednConstructs {
 		for i, x := range f.data.Columns {
 			f.add(figureCell{
-				series: c, x: x, theirs: f.at("", c, x), load: RedN{Kind: ChainConstruct, Way: c},
+				series: c, x: x, theirs: f.at("", c, x), load: RedN{Kind: ChainConstruct, Way: c, Held: true},
 				value: func(o *outcome) float64 { return float64([]int{o.chain.Copies, o.chain.Atomics, o.chain.Controls}[i]) },
 			})
 		}
@@ -54,28 +54,28 @@ func rednRates() figure {
 			"constructs: one queue here, and the authors' port; a NIC here executes one for each queue at the same time",
 		},
 		inputs: []string{
-			"CAS, ADD: the NIC's total of atomics of the cost file. READ, WRITE, MAX: the rate of the link",
-			"ADD and MAX are not measured: column ADD is the measurement of CAS, and MAX that of WRITE",
+			"CAS, ADD: the NIC's total of atomics of the cost file. READ, WRITE: the rate of the link",
+			"MAX, of one number: the units of the NIC, divided by the 170 ns of an entry of a ring",
 		},
 	}
-	ops := map[string]string{"CAS": "cas", "ADD": "cas", "READ": "read", "WRITE": "write", "MAX": "write"}
+	ops := map[string]string{"CAS": "cas", "ADD": "add", "READ": "read", "WRITE": "write"}
 	for _, x := range f.data.Columns {
 		c := figureCell{series: "rate", x: x, theirs: f.at("", "rate", x)}
-		if op := ops[x]; op != "" {
-			bytes := 64
-			if op == "cas" {
-				bytes = 8
-			}
-			c.load, c.value = NIC{Op: op, Bytes: bytes, Pairs: 20, Depth: 16}, (*outcome).mops
-		} else {
+		switch op := ops[x]; {
+		case op == "cas" || op == "add":
+			c.load, c.value = NIC{Op: op, Bytes: 8, Pairs: 20, Depth: 16}, (*outcome).mops
+		case op != "":
+			c.load, c.value = NIC{Op: op, Bytes: 64, Pairs: 20, Depth: 16}, (*outcome).mops
+		case x == "MAX":
+			c.load, c.value = RedN{Kind: ChainRate, Way: x, Bytes: 8, Clients: 20}, func(o *outcome) float64 { return o.chain.Rate / 1e6 }
+		default:
 			c.load, c.value = RedN{Kind: ChainConstruct, Way: x}, func(o *outcome) float64 { return o.chain.Rate / 1e6 }
 		}
 		f.add(c)
 	}
 	// The authors may have measured CAS on one word.
-	one := NIC{Op: "cas", Bytes: 8, Pairs: 20, Depth: 4, OneWord: true}
 	for _, x := range []string{"CAS", "ADD"} {
-		f.add(ours("", "rate, one word", x, one, (*outcome).mops))
+		f.add(ours("", "rate, one word", x, NIC{Op: ops[x], Bytes: 8, Pairs: 20, Depth: 4, OneWord: true}, (*outcome).mops))
 	}
 	return f
 }

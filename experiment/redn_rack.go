@@ -51,16 +51,16 @@ func (c *figureCell) onRack(quick bool) bool {
 	case RedN:
 		l.Trip, l.Serve, l.Wake, l.Few = 0, 0, 0, quick
 		c.load = l
-		return c.series != rednServers[3].name
+		return c.series != rednServers[3].name && c.x != "MAX"
 	case rednLargest:
 		l.Trip, l.Serve, l.Wake, l.Few = 0, 0, 0, quick
 		c.load = l
 	case NIC:
-		if l.OneWord || c.x == "MAX" {
+		if l.OneWord {
 			return false
 		}
 		l.Pairs, l.Depth = 1, 128
-		if l.Op == "cas" {
+		if l.Op == "cas" || l.Op == "add" {
 			l.Depth = 16
 		}
 		c.load = l

@@ -25,9 +25,13 @@ func control(op sendring.Opcode, segments int, y Operand) uint64 {
 
 const writeSegments = 3 // control, remote, one SGE
 
+// Held, in place of the memory of an operand, says that the conditional request holds it already: a receive or an
+// earlier request has put it into the memory that Request.Operand names, as in Figure 4 of the paper.
+var Held = Mem{}
+
 // conditional appends to queue `on` a NOP that becomes a WRITE if the operand at x equals y. If
 // unless is true, it appends a WRITE that becomes a NOP if the operand equals y. To q it appends a
-// READ that copies the operand into this request, and a CAS on the request's first word that
+// READ that copies the operand into this request, unless x is Held, and a CAS on the request's first word that
 // changes its opcode. The fence delays the CAS until the READ has ended.
 func (q *Queue) conditional(on *Queue, x Mem, y Operand, dst, src, scratch Mem, unless bool) *Request {
 	is, becomes := sendring.NOP, sendring.Write
@@ -38,8 +42,10 @@ func (q *Queue) conditional(on *Queue, x Mem, y Operand, dst, src, scratch Mem, 
 	e.SGL[0] = src.sge()
 	w := on.Append(e)
 	w.changed = true
-	low, high := w.Operand()
-	q.Read(0, x.At(0, OperandLen), low, high)
+	if x != Held {
+		low, high := w.Operand()
+		q.Read(0, x.At(0, OperandLen), low, high)
+	}
 	q.CAS(sendring.Signalled|sendring.Fence, w.Control(), scratch.At(0, 8), control(is, writeSegments, y), control(becomes, writeSegments, 0))
 	return w
 }
@@ -47,11 +53,14 @@ func (q *Queue) conditional(on *Queue, x Mem, y Operand, dst, src, scratch Mem, 
 // If appends requests that copy src to dst if the operand at x equals y. The copy is a request of
 // queue `on`, which must be managed: otherwise the NIC may execute the copy before it is changed.
 // All other requests are of q, and the next request of q waits until the copy is complete. scratch
-// is 8 bytes that may be overwritten. Besides the conditional request, If appends 1 copy, 1 atomic
-// and 3 WAITs or ENABLEs, as Table 2 of the paper counts them (see Cost).
-func (q *Queue) If(on *Queue, x Mem, y Operand, dst, src, scratch Mem) {
-	q.conditional(on, x, y, dst, src, scratch, false)
+// is 8 bytes that may be overwritten. If returns the conditional request.
+//
+// With an operand that is Held, If appends the conditional copy, 1 atomic, and behind it 3 WAITs or ENABLEs (see Cost): what
+// Table 2 of the paper says. An operand in memory takes a copy more.
+func (q *Queue) If(on *Queue, x Mem, y Operand, dst, src, scratch Mem) *Request {
+	w := q.conditional(on, x, y, dst, src, scratch, false)
 	q.decide(on)
+	return w
 }
 
 // decide appends three requests to q: a WAIT until the requests of q have ended, because they

@@ -65,7 +65,40 @@ func TestConstructsAgreeWithGo(t *testing.T) {
 	}
 }
 
-// An if takes as many requests as in Table 2 of the paper, besides the conditional one.
+// An if whose operand the conditional request holds takes as many requests as in Table 2 of the paper. It decides by what
+// was put there before it began.
+func TestHeldOperand(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 3))
+	m := newMachine(t, true)
+	q, err := m.Add("q", ringBlocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		y := redn.Operand(rnd.Uint64() & (1<<48 - 1))
+		x := y
+		if i%2 == 1 {
+			x ^= 1 << rnd.IntN(48)
+		}
+		binary.LittleEndian.PutUint64(m.Memory, uint64(x))
+		binary.LittleEndian.PutUint64(m.Memory[8:], 0)
+		binary.LittleEndian.PutUint64(m.Memory[16:], 77)
+		w := q.If(m.enabled, redn.Held, y, m.Data.At(8, 8), m.Data.At(16, 8), m.Data.At(24, 8))
+		if got, want := redn.CostOf(q, m.enabled), (redn.Cost{Copies: 1, Atomics: 1, Controls: 3}); got != want {
+			t.Fatalf("%+v, want %+v", got, want)
+		}
+		low, high := w.Operand()
+		m.main.Read(sendring.Signalled, m.Data.At(0, redn.OperandLen), low, high) // as a receive would
+		m.main.Wait(m.main.Done)
+		m.main.Enable(q)
+		m.run()
+		if got, want := binary.LittleEndian.Uint64(m.Memory[8:]), map[bool]uint64{true: 77}[x == y]; got != want {
+			t.Fatalf("run %d: x %x, y %x: %d, want %d", i, x, y, got, want)
+		}
+	}
+}
+
+// An if takes as many requests as in Table 2 of the paper, and one that copies its operand.
 func TestCost(t *testing.T) {
 	m := newMachine(t, true)
 	m.main.If(m.enabled, m.Data.At(0, 8), 1, m.Data.At(8, 8), m.Data.At(16, 8), m.Data.At(24, 8))

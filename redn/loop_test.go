@@ -198,7 +198,7 @@ func TestUnrolledAgreesWithGo(t *testing.T) {
 	}
 }
 
-// An iteration takes as many requests as in Table 2, besides its body and the conditional request.
+// An iteration takes as many requests as in Table 2, besides its body.
 func TestCostOfUnrolled(t *testing.T) {
 	m := newMachine(t, true)
 	q, err := m.Add("unrolled", 64)
@@ -206,13 +206,13 @@ func TestCostOfUnrolled(t *testing.T) {
 		t.Fatal(err)
 	}
 	const n = 8
-	if err := q.Unrolled(redn.NewPool(m.Data.At(poolAt, 64)), m.enabled, n, m.Data.At(0, 8), 7, m.Data.At(8, 8), func(int) {}); err != nil {
+	if _, err := q.Unrolled(redn.NewPool(m.Data.At(poolAt, 64)), m.enabled, n, redn.Held, 7, m.Data.At(8, 8), func(int) {}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := redn.CostOf(q), (redn.Cost{Copies: n + 1, Atomics: n, Controls: 3 * n}); got != want { // 1: the NOP at the end
+	if got, want := redn.CostOf(q, m.enabled), (redn.Cost{Copies: n + 1, Atomics: n, Controls: 3 * n}); got != want { // 1: the NOP at the end
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if err := m.main.Unrolled(nil, m.enabled, 1, m.Data, 0, m.Data, nil); err == nil {
+	if _, err := m.main.Unrolled(nil, m.enabled, 1, m.Data, 0, m.Data, nil); err == nil {
 		t.Error("a break in a queue that reads ahead is accepted")
 	}
 }

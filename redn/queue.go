@@ -177,6 +177,11 @@ func (r *Request) Control() Mem { return r.bytes(0, 8) }
 // the ring was made without Checked (verbs.RingInit).
 func (r *Request) Operand() (low, high Mem) { return r.bytes(0, 3), r.bytes(sendring.OffQPN, 3) }
 
+// Hold puts an operand into the request, which has it when the program starts.
+func (r *Request) Hold(x Operand) {
+	r.entry.OpMod, r.entry.Index, r.entry.QPN = byte(x), uint16(byte(x>>8))<<8|uint16(byte(x>>16)), wire.QPN(byte(x>>24))<<16|wire.QPN(byte(x>>32))<<8|wire.QPN(byte(x>>40))
+}
+
 // Remote returns the memory of the remote address: 8 bytes, big-endian.
 func (r *Request) Remote() Mem { return r.bytes(sendring.OffRemote, 8) }
 

@@ -15,12 +15,12 @@ const stopLen = 2 * 16
 // WAIT for completions that never come, so q executes nothing after it. (After the break of a Loop,
 // the queue is idle and can be started again.)
 //
-// Besides its body, an iteration has 1 copy, 1 atomic, 3 WAITs or ENABLEs (Table 2 of the paper),
-// and the conditional request. q must be managed: if it were not, the NIC could read requests
+// Besides its body, an iteration has what If has. With an operand that is Held, requests before it fill the operands of the
+// returned conditional requests. q must be managed: if it were not, the NIC could read requests
 // ahead, before a break replaces them. `on` and scratch are as in If.
-func (q *Queue) Unrolled(pool *Pool, on *Queue, n int, x Mem, y Operand, scratch Mem, body func(i int)) error {
+func (q *Queue) Unrolled(pool *Pool, on *Queue, n int, x Mem, y Operand, scratch Mem, body func(i int)) (asked []*Request, err error) {
 	if !q.Managed {
-		return fmt.Errorf("redn: queue %s: a break has no effect on a request that the NIC has read: the queue must be managed", q.Name)
+		return nil, fmt.Errorf("redn: queue %s: a break has no effect on a request that the NIC has read: the queue must be managed", q.Name)
 	}
 	stop := pool.Put(q.never())
 	for i := range n {
@@ -30,9 +30,10 @@ func (q *Queue) Unrolled(pool *Pool, on *Queue, n int, x Mem, y Operand, scratch
 		next := &Request{queue: q, index: q.next}
 		w.entry.RemoteAddr = next.bytes(0, stopLen).Addr
 		w.changed = false
+		asked = append(asked, w)
 	}
 	q.Nop(0) // the break of the last iteration replaces this entry
-	return nil
+	return asked, nil
 }
 
 // never returns the bytes of a WAIT that never ends: its count is ahead of the completions by half

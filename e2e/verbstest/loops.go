@@ -83,10 +83,11 @@ func LoopEnd(d []byte) uint64 { return binary.LittleEndian.Uint64(d[loopIndex:])
 //	for i := range 8 { found = table[i]; index++; if found == wanted { break } }
 func Unrolled(pool *redn.Pool, q, on *redn.Queue, data redn.Mem) error {
 	word := func(off int) redn.Mem { return data.At(off, 8) }
-	return q.Unrolled(pool, on, unrolledRuns, word(loopFound), wanted, word(loopScratch), func(i int) {
+	_, err := q.Unrolled(pool, on, unrolledRuns, word(loopFound), wanted, word(loopScratch), func(i int) {
 		q.Move(word(loopFound), word(loopTable+8*i))
 		q.Add(sendring.Signalled, word(loopIndex), word(loopScratch), 1)
 	})
+	return err
 }
 
 // UnrolledInput fills d with a random input of Unrolled; the caller writes d to the beginning of

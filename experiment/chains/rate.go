@@ -38,10 +38,14 @@ func (r *Run) ring(m Machine) error {
 		return err
 	}
 	to := redn.Mem{Addr: far.Addr, RKey: far.RKey, Len: far.Len}
-	for range rateWrites - 1 {
-		q.Write(0, to, src)
+	write := q.Write
+	if r.Load.Way == "MAX" {
+		write = func(f sendring.Flags, dst, src redn.Mem) *redn.Request { return q.Max(f, dst, src) }
 	}
-	q.Write(sendring.Signalled, to, src)
+	for range rateWrites - 1 {
+		write(0, to, src)
+	}
+	write(sendring.Signalled, to, src)
 	if err := r.Ready(m.Context.Runtime()); err != nil {
 		return err
 	}

@@ -152,20 +152,39 @@ func (p *program) operand(y redn.Operand) redn.Mem {
 	return p.Pool.Put(binary.LittleEndian.AppendUint64(nil, uint64(y))).At(0, redn.OperandLen)
 }
 
-// condition is the condition that the constructs decide: if the operand at x equals y, src is
-// copied to dst. scratch is memory that may be overwritten.
+// condition is the condition that the constructs decide: if the operand at x, or in the conditional request itself
+// if x is redn.Held, equals y, src is copied to dst. scratch is memory that may be overwritten.
 type condition struct {
 	x, src, dst, scratch redn.Mem
 	y                    redn.Operand
 }
 
-// condition makes a condition in the program's pool. equal says whether its operands are equal.
-func (p *program) condition(equal bool) condition {
-	c := condition{y: 0x5a5a5a, x: p.operand(0x5a5a5a), src: p.operand(1), dst: p.operand(0), scratch: p.Pool.Put(make([]byte, 8))}
+// conditionOperand is the operand of a condition.
+const conditionOperand = 0x5a5a5a
+
+// condition makes a condition in the program's pool. equal says whether its operands are equal, held whether the
+// conditional request holds one of them.
+func (p *program) condition(equal, held bool) condition {
+	c := condition{y: conditionOperand, src: p.operand(1), dst: p.operand(0), scratch: p.Pool.Put(make([]byte, 8))}
+	if !held {
+		c.x = p.operand(conditionOperand)
+	}
 	if !equal {
 		c.y++
 	}
 	return c
+}
+
+// ask appends the condition to q and on.
+func (c *condition) ask(q, on *redn.Queue) { c.fill(q.If(on, c.x, c.y, c.dst, c.src, c.scratch)) }
+
+// fill puts the operand into conditional requests that hold it.
+func (c *condition) fill(asked ...*redn.Request) {
+	for _, a := range asked {
+		if c.x == redn.Held {
+			a.Hold(conditionOperand)
+		}
+	}
 }
 
 // constructs measures how many conditions, or iterations of an unrolled loop, the NIC executes in a
@@ -179,16 +198,18 @@ func (r *Run) constructs(p *program) error {
 	}
 	switch r.Load.Way {
 	case "if":
-		c := p.condition(true)
+		c := p.condition(true, r.Load.Held)
 		for range n {
-			q.If(on, c.x, c.y, c.dst, c.src, c.scratch)
+			c.ask(q, on)
 		}
 		r.count(n, q, on)
 	case "while unrolled":
-		c := p.condition(false)
-		if err := q.Unrolled(p.Pool, on, n, c.x, c.y, c.scratch, func(int) {}); err != nil {
+		c := p.condition(false, r.Load.Held)
+		asked, err := q.Unrolled(p.Pool, on, n, c.x, c.y, c.scratch, func(int) {})
+		if err != nil {
 			return err
 		}
+		c.fill(asked...)
 		r.count(n, q, on)
 	default:
 		return fmt.Errorf("RedN: construct %.20q is not known", r.Load.Way)
@@ -201,11 +222,10 @@ func (r *Run) constructs(p *program) error {
 	return err
 }
 
-// count stores in r.out how many work requests of each kind a construct takes, without its
-// conditional copy. queues have the requests of n constructs.
+// count stores in r.out how many work requests of each kind a construct takes. queues have the requests of n constructs.
 func (r *Run) count(n int, queues ...*redn.Queue) {
 	c := redn.CostOf(queues...)
-	r.out.Copies, r.out.Atomics, r.out.Controls = c.Copies/n-1, c.Atomics/n, c.Controls/n
+	r.out.Copies, r.out.Atomics, r.out.Controls = c.Copies/n, c.Atomics/n, c.Controls/n
 }
 
 // laps measures how many laps a recycled loop makes in a second. The body of the loop is a
@@ -220,8 +240,8 @@ func (r *Run) laps(p *program) error {
 	if err != nil {
 		return err
 	}
-	c := p.condition(true)
-	q.If(on, c.x, c.y, c.dst, c.src, c.scratch)
+	c := p.condition(true, r.Load.Held)
+	c.ask(q, on)
 	if err := l.End(); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 // NIC measures the rate of one-sided operations by the code of package calibrate.
 func (p *Sim) NIC(ctx context.Context, l experiment.NIC) (float64, error) {
-	ops := map[string]verbs.WROpcode{"write": verbs.OpWrite, "read": verbs.OpRead, "cas": verbs.OpCmpSwap}
+	ops := map[string]verbs.WROpcode{"write": verbs.OpWrite, "read": verbs.OpRead, "cas": verbs.OpCmpSwap, "add": verbs.OpFetchAdd}
 	op, ok := ops[l.Op]
 	if !ok {
 		return 0, fmt.Errorf("there is no operation %.20q", l.Op)
