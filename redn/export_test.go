@@ -1,6 +1,9 @@
 package redn
 
-import "github.com/rdmalab/rdmalab/softrnic/sendring"
+import (
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+)
 
 // EndWithoutAdd ends a lap without raising its counts.
 func (l *Loop) EndWithoutAdd() {
@@ -21,4 +24,14 @@ func (m *Machine) State(of *Queue) (sendring.State, uint32) {
 		}
 	}
 	return sendring.Ended, 0
+}
+
+// QPOf returns the queue pair of a queue.
+func (m *Machine) QPOf(q *Queue) *engine.QP {
+	for _, each := range m.queues {
+		if each.Queue == q {
+			return each.qp
+		}
+	}
+	return nil
 }
