@@ -46,7 +46,10 @@ const (
 )
 
 // rackFlow is a connection by which a host WRITEs to another one all the time.
-type rackFlow struct{ from, to string }
+type rackFlow struct {
+	from, to string
+	insim.Writes
+}
 
 // rackFlows are flows of a rack in slow motion, observed for the time span by the rack's clock.
 type rackFlows struct {
@@ -68,7 +71,7 @@ func (r *rackFlows) run(ctx context.Context, f func(ctx context.Context) error) 
 	go func() {
 		r.ended <- atOnce(hosts, func(i int, host string) error {
 			_, err := r.on.perf(ctx, host, &perf.Config{
-				Test: perf.WriteBW, Size: insim.SenderMessage, Depth: insim.SenderDepth, To: r.list[i].to, OneWord: perf.OneWord{Span: sendersSpare * r.span},
+				Test: perf.WriteBW, Size: r.list[i].Bytes, Depth: r.list[i].Depth, To: r.list[i].to, OneWord: perf.OneWord{Span: sendersSpare * r.span},
 				Path: perf.Path{MTU: senderMTU, Timeout: insim.SenderTimeout},
 			})
 			return withNode(err, host)

@@ -11,6 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/experiment/insim"
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/topo/switchd"
 )
@@ -34,6 +35,9 @@ func (p *rackPlatform) Scene(ctx context.Context, l experiment.Scene) (out exper
 		return out, err
 	}
 	r.scene.Span = cmp.Or(l.Span, sendersSpan/time.Duration(p.rack.Slow))
+	if err := r.share(ctx); err != nil {
+		return out, err
+	}
 	samples, err := r.measure(ctx)
 	if err != nil {
 		return out, err
@@ -75,12 +79,31 @@ func (r *rackScene) cast() error {
 	return nil
 }
 
+// share makes the switch move requests to host 0 of a scene whose clients share a connection.
+func (r *rackScene) share(ctx context.Context) error {
+	if r.scene.Share == "" {
+		return nil
+	}
+	rack := r.on.rack
+	if c := rack.Congestion; c == nil || c.Algorithm == congestion.AlgorithmNone {
+		return fmt.Errorf("rack %s has no congestion control (key congestion), by which clients of a connection slow down: bring up %s", rack.Name, sharedRack)
+	}
+	// A program that is loaded later leaves connections alone for a while, which is long in slow motion.
+	if rack.Switch.Program != rackfile.ProgramSwordBox {
+		return fmt.Errorf("the switch of rack %s has not begun with program %s, which moves requests: bring up %s", rack.Name, rackfile.ProgramSwordBox, sharedRack)
+	}
+	return r.on.box.set(ctx, &experiment.Switch{Action: experiment.Move}, r.hosts[:1], " "+r.scene.ShareKeys())
+}
+
+// sharedRack is the rack file for scenes with a shared connection.
+const sharedRack = "topo/racks/shared-slow.yaml"
+
 // measure runs the flows, and samples the switch's counters at the beginning, in the middle and at the end of the second
 // half of the time in which all flows send.
 func (r *rackScene) measure(ctx context.Context) (samples [3]experiment.SceneSample, err error) {
 	flows := rackFlows{on: r.on, span: r.scene.Span}
 	for _, f := range r.scene.Flows {
-		flows.list = append(flows.list, rackFlow{r.hosts[f.From], r.hosts[f.To]})
+		flows.list = append(flows.list, rackFlow{r.hosts[f.From], r.hosts[f.To], insim.WritesOf(&r.scene, &f)})
 	}
 	err = flows.run(ctx, func(ctx context.Context) (err error) {
 		samples, err = r.observe(ctx, &flows)

@@ -50,7 +50,7 @@ func (x *experimentSwitch) set(ctx context.Context, s *experiment.Switch, server
 		return fmt.Errorf("the switch does not accept %v: %w", want, err)
 	}
 	x.now = want
-	if s.Action != experiment.ReplaceAtomics || s.Mode == experiment.Published {
+	if s.Action != experiment.ReplaceAtomics && s.Action != experiment.Move || s.Mode == experiment.Published {
 		return nil
 	}
 	return x.connected(ctx)
@@ -67,7 +67,7 @@ func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more str
 	if s.Action == experiment.AsIs {
 		return x.was
 	}
-	out := x.was.without(rules.Steer, rules.Atomics)
+	out := x.was.without(rules.Steer, rules.Atomics, rules.Move)
 	out.name = x.now.name // a change of rules alone keeps connections
 	if s.Action == "" || s.Action == experiment.Forward {
 		return out
@@ -91,9 +91,9 @@ func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more str
 }
 
 const (
-	// dialPatience is how long the switch may take to connect to the memory servers, dialEvery the
-	// interval of the checks.
-	dialPatience = 5 * time.Second
+	// dialPatience is how long the switch may take to connect to the memory servers, which takes longer on a rack in
+	// slow motion; dialEvery is the interval of the checks.
+	dialPatience = 30 * time.Second
 	dialEvery    = 20 * time.Millisecond
 )
 

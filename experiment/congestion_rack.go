@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -99,15 +100,43 @@ func congestionOnRack(quick bool) []figure {
 	eight := ccScene{figure: pauses.key, n: 8, quick: quick}
 	pauses.twin("use of the link", eight, func(o *SceneResult) float64 { return o.Carried })
 	pauses.twin("packets dropped", eight, func(o *SceneResult) float64 { return float64(o.Dropped) })
-	return []figure{unfair, victim, pauses}
+	return []figure{unfair, victim, pauses, sharedOnRack(quick)}
+}
+
+// sharedRack is the rack file for figure shared.
+const sharedRack = "topo/racks/shared-slow.yaml"
+
+// rackRules are the values of a rule's key slow in figure shared on a rack.
+var rackRules = []string{ccOwn, "marked", ccTurns, ccFlow}
+
+// sharedOnRack is the panel "4 shared beside 4 own" of figure shared.
+func sharedOnRack(quick bool) figure {
+	f := figure{
+		key: "shared", named: true, x: "rule's key slow", unit: "share, index", format: "%.3f",
+		title: "four clients of a connection of the switch, beside four with connections of their own",
+		why:   []string{"this figure needs congestion control, and one server: rdmalab up -f " + sharedRack},
+	}
+	for _, rule := range rackRules {
+		l := ccShared{ccBeside, rule, besideClients, quick}
+		f.twinOf("a shared client's share / an own one's", rule, quick, l, func(o *SceneResult) float64 {
+			return sumOf(o.Shares[:besideClients]) / sumOf(o.Shares[besideClients:])
+		})
+		f.twinOf("Jain's index of all 8", rule, quick, l, func(o *SceneResult) float64 { return Jain(o.Shares) })
+	}
+	return f
 }
 
 // twin adds a number of a scene on the rack, and of the same in the simulator.
 func (f *figure) twin(x string, l ccScene, number func(*SceneResult) float64) {
-	of := repeated{played{onRackScene{l}}, 1}
+	f.twinOf("", x, l.quick, l, number)
+}
+
+// twinOf is twin for a panel and any scene.
+func (f *figure) twinOf(panel, x string, quick bool, l staged, number func(*SceneResult) float64) {
+	of := repeated{played{onRackScene{l, quick}}, 1}
 	f.add(
-		ours("", twinOnRack, x, of, func(o *outcome) float64 { return number(o.scene) }),
-		ours("", twinInSim, x, of, func(o *outcome) float64 { return number(o.scene.Twin) }),
+		ours(panel, twinOnRack, x, of, func(o *outcome) float64 { return number(o.scene) }),
+		ours(panel, twinInSim, x, of, func(o *outcome) float64 { return number(o.scene.Twin) }),
 	)
 }
 
@@ -115,10 +144,13 @@ func (f *figure) twin(x string, l ccScene, number func(*SceneResult) float64) {
 const quickRackSpan = 25 * time.Millisecond
 
 // onRackScene is a load of flows on a rack, which takes everything else from its file.
-type onRackScene struct{ ccScene }
+type onRackScene struct {
+	staged
+	quick bool
+}
 
 func (l onRackScene) scene(seed uint64) Scene {
-	s := l.ccScene.scene(seed)
+	s := l.staged.scene(seed)
 	s.Span = pick(l.quick, quickRackSpan, 0)
 	return s
 }
@@ -134,8 +166,8 @@ var congestionRackDemands = func() (list []figureDemand) {
 					return at("", twinInSim, c.x) > 0 || at("", twinOnRack, c.x) == 0
 				}})
 			default:
-				list = append(list, figureDemand{f.key, fmt.Sprintf("%s: the rack is within 10 %% of the simulator", c.x), func(at func(p, s, x string) float64) bool {
-					return math.Abs(at("", twinOnRack, c.x)/at("", twinInSim, c.x)-1) <= 0.10
+				list = append(list, figureDemand{f.key, fmt.Sprintf("%s: the rack is within 10 %% of the simulator", strings.TrimPrefix(c.panel+", "+c.x, ", ")), func(at func(p, s, x string) float64) bool {
+					return math.Abs(at(c.panel, twinOnRack, c.x)/at(c.panel, twinInSim, c.x)-1) <= 0.10
 				}})
 			}
 		}

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
@@ -63,6 +64,14 @@ type SceneFlow struct {
 	Exempt bool
 	// Each is the length of the WRITEs of a flow without messages; 0: 64 KiB.
 	Each int
+}
+
+// SharedDepth is how many requests are in flight on the shared connection of a Scene.
+const SharedDepth = 128
+
+// ShareKeys returns the keys, beside server and action, of the rule that Share and Shards stand for, as the text of a rule.
+func (s *Scene) ShareKeys() string {
+	return fmt.Sprintf("depth=%d shards=%d slow=%s", SharedDepth, max(1, s.Shards), s.Share)
 }
 
 // SceneMessage is a message of a flow: when it is posted, and its length.

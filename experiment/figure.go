@@ -68,6 +68,7 @@ type figure struct {
 	// "" means %.4g.
 	x, unit, format string
 	logY            bool // true: the chart has a logarithmic y axis
+	named           bool // true: the figure is measured only if --figures names it
 	cells           []figureCell
 	// base is the series that gains are relative to; "" means that there are no gains. gains are
 	// the columns at which the summary prints gains, in addition to the last column.

@@ -79,7 +79,7 @@ type figuresBody struct {
 }
 
 func (b *figuresBody) Flags(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&b.keys, "figures", nil, "figures to measure, separated by commas (default: all)")
+	fs.StringSliceVar(&b.keys, "figures", nil, "figures to measure, separated by commas (default: all that fit one rack)")
 }
 
 func (b *figuresBody) Check(at Place) error {
@@ -94,7 +94,7 @@ func (b *figuresBody) Check(at Place) error {
 		}
 	}
 	for _, f := range all {
-		if len(b.keys) == 0 || slices.Contains(b.keys, f.key) {
+		if len(b.keys) == 0 && !f.named || slices.Contains(b.keys, f.key) {
 			b.list = append(b.list, f)
 		}
 	}

@@ -75,6 +75,8 @@ const (
 	// Clover.
 	ReplaceAtomics = "atomics"
 	Steer          = "steer"
+	// Move: the switch moves requests to connections of its own.
+	Move = "move"
 )
 
 // Modes of rules by which the switch replaces or steers: Hardened has the holes of the SwordBox

@@ -97,18 +97,23 @@ func (p *Sim) Congestion(ctx context.Context, l experiment.Congestion) (out expe
 func (r *incastRun) lend() {
 	h := r.rack.Host(r.to)
 	h.Go("memory", true, func(ctx verbs.Context) {
-		r.rack.Stop(h.Lend(ctx, simrack.Passive{Bytes: incastMessage, Service: incastService}))
+		r.rack.Stop(h.Lend(ctx, simrack.Passive{Bytes: incastMessage, Service: incastService, Switch: sceneSwitch}))
 	})
 }
 
 // sender writes messages until the run ends.
 func (r *incastRun) sender(h *simrack.Host, ctx verbs.Context, id int) error {
-	l, err := lineTo{incastService, incastMessage, incastDepth, rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: r.timeout}}.dial(h, ctx, r.rack.Host(r.to), incastReady)
+	return r.writes(h, ctx, id, Writes{incastMessage, incastDepth})
+}
+
+// writes is sender for other messages.
+func (r *incastRun) writes(h *simrack.Host, ctx verbs.Context, id int, w Writes) error {
+	l, err := lineTo{incastService, w.Bytes, w.Depth, rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: r.timeout}}.dial(h, ctx, r.rack.Host(r.to), incastReady)
 	if err != nil {
 		return err
 	}
 	l.rt.Sleep(incastReady.Add(time.Duration(id) * r.load.Apart).Sub(l.rt.Now()))
-	return l.repeat(fmt.Sprintf("sender %d", id), incastMessage, r.until, func(int) {})
+	return l.repeat(fmt.Sprintf("sender %d", id), w.Bytes, r.until, func(int) {})
 }
 
 // markedPort is the switch with egress queues behind its program.

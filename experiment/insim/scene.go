@@ -23,13 +23,13 @@ const (
 	// scenePriority is that of data, and the DSCP that gives it; sceneApart that of hosts with a priority of their
 	// own. ect is what a TOS says of packets that may be marked.
 	scenePriority, sceneApart, ect = 3, 5, 2
-	// sceneMessage is the length of the WRITEs of a flow without messages of its own, sceneDepth how many
-	// WRITEs of a flow are in flight.
-	sceneMessage, sceneDepth = 64 << 10, 16
 	// sceneSwitch is the service of a server to which the switch connects.
 	sceneSwitch = "switch"
 	// sceneTimeout is the code of the ACK timeout: 1 ms, some round trips with a full queue.
 	sceneTimeout = 8
+	// sceneMessage is the length of the WRITEs of a flow without messages of its own, sceneDepth how many
+	// WRITEs of a flow are in flight.
+	sceneMessage, sceneDepth = 64 << 10, 16
 	// sceneParts is into how many parts the measured half is divided to see whether it is steady.
 	sceneParts = 2
 	// sceneSample is how far samples of the queue are apart.
@@ -59,7 +59,7 @@ func sceneFile(s *experiment.Scene) string {
 	}
 	program := ""
 	if s.Share != "" {
-		program = fmt.Sprintf("\n  program: swordbox\n  rules: [{server: h0, action: move, service: %s, depth: 128, shards: %d, slow: %s}]", sceneSwitch, max(1, s.Shards), s.Share)
+		program = fmt.Sprintf("\n  program: swordbox\n  rules: [{server: h0, action: move, service: %s, depth: %d, shards: %d, slow: %s}]", sceneSwitch, experiment.SharedDepth, max(1, s.Shards), s.Share)
 	}
 	return strings.NewReplacer("RATE", congestion.RateText(s.Params.MaxRate), "QUEUE", queue, "SEED", fmt.Sprint(s.Seed), "HOSTS", hosts, "PROGRAM", program).Replace(`
 name: scene
