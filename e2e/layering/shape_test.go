@@ -57,7 +57,7 @@ func shapes(pkg string, files []*ast.File, fset *token.FileSet) (out []string) {
 			if in.Len() == 0 {
 				continue
 			}
-			if t := pointed(in.At(0).Type(), p); t != nil && t.NumMethods() > 0 {
+			if t := pointed(in.At(0).Type(), p); t != nil && t.NumMethods() > 0 && !generic(o.Signature(), t) {
 				said("function")
 			}
 		}
@@ -91,6 +91,18 @@ func reach(t *types.Named, p *types.Package, methods map[*types.Func]bool, seen 
 		}
 	}
 	return depth
+}
+
+// generic reports whether a function of a *t has type parameters besides those of t. A method cannot
+// have any, so such a function may remain one.
+func generic(f *types.Signature, t *types.Named) bool {
+	of := slices.Collect(t.TypeArgs().Types())
+	for own := range f.TypeParams().TypeParams() {
+		if !slices.Contains(of, types.Type(own)) {
+			return true
+		}
+	}
+	return false
 }
 
 // named returns the named type of T or *T, or nil.
@@ -191,6 +203,10 @@ func TestShapesAreFound(t *testing.T) {
 		{"type c struct{ it *x.T }\nfunc (c) f() {}", ""},
 		{"type a struct{ n int }\nfunc (a) f() {}\nfunc g(v *a) {}", "function p.g"},
 		{"type a[T any] struct{ n T }\nfunc (a[T]) f() {}\nfunc g[T any](v *a[T]) {}", "function p.g"},
+		{"type a struct{ n int }\nfunc (a) f() {}\nfunc g[T any](v *a) (t T) { return t }", ""},
+		{"type a[T any] struct{ n T }\nfunc (a[T]) f() {}\nfunc g[K, T any](v *a[T], k K) {}", ""},
+		{"type a[T any] struct{ n T }\nfunc (a[T]) f() {}\nfunc g(v *a[int]) {}", "function p.g"},
+		{"type a struct{ n int }\nfunc (a) f() {}\ntype b[T any] struct{ n T }\nfunc g(v *a, w b[int]) b[int] { return w }", "function p.g"},
 		{"type a struct{ n int }\nfunc (a) f() {}\nfunc g(v a) {}\nfunc h(n int, v *a) {}", ""},
 		{"type a struct{ n int }\nfunc g(v *a) {}", ""},
 	} {
