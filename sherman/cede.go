@@ -128,7 +128,7 @@ func (c *mover) cede(a layout.Addr, key uint64, deadline clock.Time) (bool, erro
 		free := c.pages.sib.Slots() - c.pages.sib.Count()
 		if c.pages.sib.Stage == layout.Live && c.pages.sib.Lowest == p.Highest && free > 0 {
 			closed = true
-			c.pages.ranges = append(c.pages.ranges, layout.Cede(p, layout.HighCut(p, key, free)))
+			c.pages.edit.Cede(c.pages.edit.HighCut(key, free))
 		}
 		return nil
 	})
@@ -152,7 +152,7 @@ func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
 		}
 		if p.Absorbed(c.sib.Lowest) {
 			c.tree.heal = separator{1, p.Cut, p.Sibling}
-			c.ranges = layout.Shrink(p, c.ranges)
+			c.edit.Shrink()
 		}
 		return nil
 	})
@@ -226,8 +226,8 @@ func (c *mover) rotate(a layout.Addr, key uint64, deadline clock.Time) (bool, er
 		if p.Level != 0 || p.Stage != layout.Live || p.FreeSlot() >= 0 {
 			return nil
 		}
-		split = separator{1, layout.LowCut(p, key, free), to.At}
-		c.pages.ranges = layout.SplitAt(p, split.key, to, c.pages.sibBuf, &c.pages.sib, c.pages.ranges)
+		split = separator{1, c.pages.edit.LowCut(key, free), to.At}
+		c.pages.edit.SplitAt(split.key, to, c.pages.sibBuf, &c.pages.sib)
 		return c.pages.writeFresh(to.At, c.pages.sibBuf, deadline)
 	})
 	if split.level == 0 || errors.Is(err, errOwner) { // no page names the new page
@@ -249,7 +249,7 @@ func (c *mover) rotate(a layout.Addr, key uint64, deadline clock.Time) (bool, er
 		}
 		if c.pages.sib.Stage == layout.Live && c.pages.sib.Lowest == p.Highest && p.Count()+c.pages.sib.Count() <= p.Slots() {
 			closed = true
-			c.pages.ranges = append(c.pages.ranges, p.Close())
+			c.pages.edit.Close()
 		}
 		return nil
 	})

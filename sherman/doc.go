@@ -25,11 +25,11 @@
 //     memory that the node has taken, and a node takes little more than it uses. So the tree is
 //     full only when nearly all bytes of its servers are in use, however many clients there are.
 //   - A split halves a page, but at the ends of the range of all keys it moves only the records
-//     near the new one (layout.SplitFor; Hardened only). So keys that come in order fill the pages
+//     near the new one (layout.Edit.SplitFor; Hardened only). So keys that come in order fill the pages
 //     that they leave behind.
 //   - Before a hardened tree is full, a full leaf gives records to a neighbour that has room, up to
 //     64 leaves away. To the right, the leaf is closed with a cut, its sibling takes over the range
-//     from there on, and the leaf is opened again and ends there (layout.Cede): steps that a later
+//     from there on, and the leaf is opened again and ends there (layout.Edit.Cede): steps that a later
 //     writer can finish, as those of a merge. To the left, where the ends of ranges must not move,
 //     the leaf is split and its lower part merged with the left neighbour; each server keeps one
 //     unused page for that. So a client that inserts keys in random order fills about 95 % of the

@@ -112,8 +112,9 @@ func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 			if head.Place() != 0 {
 				next = layout.At(i, head.Place())
 			}
-			c.sib.Init(c.mem.super.Shape, c.sibBuf, layout.Header{Self: f.At, Generation: c.mem.super.Generation, Epoch: f.Epoch})
-			c.sib.Retire(next)
+			c.sib.Init(c.mem.super.Shape, c.sibBuf, layout.Header{
+				Stage: layout.Unused, Sibling: next, Self: f.At, Generation: c.mem.super.Generation, Epoch: f.Epoch,
+			})
 			err = c.writeFresh(f.At, c.sibBuf[:layout.Line], deadline)
 		}
 		if err == nil {

@@ -121,21 +121,21 @@ func (c *changer) pair(a layout.Addr, deadline clock.Time) (left, right layout.H
 	return left, c.sib.Header, err
 }
 
-// under locks the page at address a, reads it, and calls change, which appends to c.ranges the
-// ranges that must be written. Then under writes these ranges and releases the lock.
+// under locks the page at address a, reads it, and calls change, which changes it by c.edit. Then
+// under writes these ranges and releases the lock.
 func (c *changer) under(a layout.Addr, deadline clock.Time, change func(p *layout.Page) error) error {
 	h, err := c.locker.acquire(a, deadline)
 	if err != nil {
 		return err
 	}
-	c.ranges = c.ranges[:0]
+	c.edit.Begin(&c.mem.page)
 	if err = c.mem.readPage(a, &c.mem.page, c.mem.pageBuf, deadline); err == nil {
 		err = change(&c.mem.page)
 	}
 	if err != nil {
 		return errors.Join(err, ignoreRelease(c.locker.release(h, deadline)))
 	}
-	return c.locker.commit(h, a, c.ranges, deadline)
+	return c.locker.commit(h, a, c.edit.Ranges, deadline)
 }
 
 // repoint corrects the pointer w, which names a page too far to the left after merges and splits.
@@ -145,7 +145,7 @@ func (c *changer) repoint(w pointer, deadline clock.Time) error {
 	covers := func(p *layout.Page) bool { return p.Stage == layout.Live && p.Covers(w.key) }
 	err := c.under(w.child, deadline, func(p *layout.Page) error {
 		if covers(p) && max(p.Reach, p.Lowest) < w.key {
-			c.ranges = append(c.ranges, layout.Extend(p, w.key))
+			c.edit.Extend(w.key)
 		}
 		return nil
 	})
@@ -157,7 +157,7 @@ func (c *changer) repoint(w pointer, deadline clock.Time) error {
 			return err
 		}
 		if p.Level == c.sib.Level+1 && p.Covers(w.key) && p.Stage == layout.Live && covers(&c.sib) && w.key <= max(c.sib.Reach, c.sib.Lowest) {
-			c.ranges = layout.Replace(p, w.key, w.child, c.ranges)
+			c.edit.Replace(w.key, w.child)
 		}
 		return nil
 	})
@@ -179,9 +179,8 @@ func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 		if c.sib.Stage != layout.Closed || c.sib.Sibling != p.Self || c.sib.RefusedBy(&p.Header) {
 			return nil
 		}
-		var ok bool
-		if c.ranges, ok = p.Absorb(&c.sib, c.ranges); !ok {
-			c.ranges = append(c.ranges, layout.Refuse(p, &c.sib))
+		if !c.edit.Absorb(&c.sib) {
+			c.edit.Refuse(&c.sib)
 		}
 		return nil
 	})
@@ -200,7 +199,7 @@ func (c *changer) open(left layout.Header, deadline clock.Time) error {
 			return err
 		}
 		if p.RefusedBy(&c.sib.Header) {
-			c.ranges = append(c.ranges, layout.Open(p))
+			c.edit.Open()
 		}
 		return nil
 	})
@@ -229,11 +228,11 @@ func (c *changer) closeSparse(a layout.Addr, deadline clock.Time) (lowest uint64
 		if lowest = p.Lowest; !p.Sparse(p.Count()) {
 			return nil
 		}
-		if err := c.mem.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil || !layout.MayMerge(p, &c.sib) {
+		if err := c.mem.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil || !p.MayMerge(&c.sib) {
 			return gone(err)
 		}
 		closed = true
-		c.ranges = append(c.ranges, p.Close())
+		c.edit.Close()
 		return nil
 	})
 	if closed = closed && err == nil; closed {
@@ -272,7 +271,7 @@ func (c *changer) retire(left layout.Header, deadline clock.Time) error {
 			return errGone
 		}
 		f, ok = layout.Fresh{At: p.Self, Epoch: p.Epoch}, true
-		c.ranges = append(c.ranges, p.Retire(0))
+		c.edit.Retire(0)
 		return nil
 	})
 	if err != nil || !ok {
@@ -307,7 +306,7 @@ func (c *changer) closeInner(p *layout.Page, deadline clock.Time) (layout.Addr, 
 	if err := c.mem.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil || c.sib.Stage != layout.Live || c.sib.FreeSlot() < 0 {
 		return 0, gone(err)
 	}
-	c.ranges = append(c.ranges, p.Close())
+	c.edit.Close()
 	return p.Self, nil
 }
 
@@ -325,21 +324,20 @@ func (c *changer) redirect(left layout.Header, depth int, deadline clock.Time) e
 			if err := c.stillClosed(left.Self, deadline); err != nil {
 				return err
 			}
-			var more bool
-			if c.ranges, more = p.Redirect(left.Self, left.Sibling, c.ranges); more {
+			if c.edit.Redirect(left.Self, left.Sibling) {
 				next = at
 				return nil
 			}
 			if p.Highest <= max(left.Lowest, left.Reach) || p.Stage == layout.Closed {
 				next = p.Sibling
 			}
-			if len(c.ranges) == 0 {
+			if len(c.edit.Ranges) == 0 {
 				return nil
 			}
 			emptied, err = c.closeInner(p, deadline)
 			return err
 		})
-		if err == nil && len(c.ranges) > 0 && left.Level == 0 {
+		if err == nil && len(c.edit.Ranges) > 0 && left.Level == 0 {
 			c.mem.node.cache.put(&c.mem.page, c.mem.rand)
 		}
 		if err == nil && emptied != 0 && depth < maxMerges {
@@ -382,7 +380,7 @@ func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline cl
 				if err := c.stillClosed(left.Self, deadline); err != nil {
 					return err
 				}
-				c.ranges = append(c.ranges, p.Bypass(c.sib.Sibling))
+				c.edit.Bypass(c.sib.Sibling)
 				// p may still be open because its former sibling had no free slot
 				emptied, err = c.closeInner(p, deadline)
 				return err

@@ -18,8 +18,9 @@ func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.
 	if !ok || !p.CanSplit() {
 		return errors.Join(fmt.Errorf("%w: page %v has too few records for a split", kv.ErrFull, a), ignoreRelease(c.locker.release(h, deadline)))
 	}
+	c.edit.Begin(p)
 	var sep uint64
-	sep, c.order, c.ranges = layout.SplitFor(p, key, to, c.sibBuf, &c.sib, c.order, c.ranges[:0])
+	sep, c.order = c.edit.SplitFor(key, to, c.sibBuf, &c.sib, c.order)
 	switch {
 	case add == nil:
 	case key >= sep:
@@ -27,15 +28,15 @@ func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.
 	default:
 		// If the split writes the whole page (kinds other than Hardened), the record needs no range
 		// of its own.
-		if r := add(p); c.ranges[len(c.ranges)-1].Len < len(p.Bytes)-layout.LockLen {
-			c.ranges = append(c.ranges, r)
+		if r := add(p); c.edit.Ranges[len(c.edit.Ranges)-1].Len < len(p.Bytes)-layout.LockLen {
+			c.edit.Add(r)
 		}
 	}
 	if err := c.writeFresh(to.At, c.sibBuf, deadline); err != nil {
 		return errors.Join(err, ignoreRelease(c.locker.release(h, deadline)))
 	}
 	level := p.Level + 1
-	if err := c.locker.commit(h, a, c.ranges, deadline); err != nil {
+	if err := c.locker.commit(h, a, c.edit.Ranges, deadline); err != nil {
 		if errors.Is(err, errOwner) { // no page names the new page
 			c.spare = append(c.spare, to)
 		}
@@ -161,11 +162,9 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 	if live, err := c.isLive(s, deadline); err != nil || !live {
 		return 0, give(err)
 	}
-	if c.ranges = c.ranges[:0]; c.mem.super.Shape.Kind == layout.Hardened {
-		var lowered bool
-		if c.ranges, lowered = layout.Lower(p, s.key, s.child, c.ranges); lowered {
-			return 0, c.heals(h, a, s, deadline)
-		}
+	c.edit.Begin(p)
+	if c.mem.super.Shape.Kind == layout.Hardened && c.edit.Lower(s.key, s.child) {
+		return 0, c.heals(h, a, s, deadline)
 	}
 	if p.FreeSlot() < 0 {
 		if len(c.spare) == 0 {
@@ -173,14 +172,14 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 		}
 		return 0, c.split(h, a, s.key, func(in *layout.Page) layout.Range { return in.PutChild(s.key, s.child) }, deadline)
 	}
-	c.ranges = append(c.ranges, p.PutChild(s.key, s.child))
+	c.edit.Add(p.PutChild(s.key, s.child))
 	return 0, c.heals(h, a, s, deadline)
 }
 
-// heals writes the changed ranges (c.ranges) of the page at address a, to which the separator s was
+// heals writes the changed ranges (c.edit) of the page at address a, to which the separator s was
 // added, and releases the lock h of the page.
 func (c *changer) heals(h *held, a layout.Addr, s separator, deadline clock.Time) error {
-	if err := c.locker.commit(h, a, c.ranges, deadline); err != nil {
+	if err := c.locker.commit(h, a, c.edit.Ranges, deadline); err != nil {
 		return err
 	}
 	c.mem.node.count(func(st *NodeStats) { st.Healed++ })

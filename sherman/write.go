@@ -27,9 +27,9 @@ type changer struct {
 	// sibBuf.
 	sib    layout.Page
 	sibBuf []byte
-	// order and ranges are memory that the methods use again.
-	order  []uint16
-	ranges []layout.Range
+	// edit is the present change of a page. order is memory that the methods use again.
+	edit  layout.Edit
+	order []uint16
 }
 
 // verb is the kind of a write. Put, Insert, Upsert and Delete differ in how they treat a key that
@@ -185,15 +185,15 @@ func (c *changer) change(v verb, a layout.Addr, key uint64, value []byte, deadli
 	if err := refusal(v, there); err != nil {
 		return 0, errors.Join(err, ignoreRelease(c.locker.release(h, deadline)))
 	}
-	c.ranges = c.ranges[:0]
+	c.edit.Begin(p)
 	switch {
 	case v == remove:
-		c.ranges = append(c.ranges, p.Remove(slot))
+		c.edit.Add(p.Remove(slot))
 		if p.CanClose(p.Count()) {
-			c.ranges = append(c.ranges, p.Close())
+			c.edit.Close()
 		}
 	case there:
-		c.ranges = append(c.ranges, p.Put(slot, key, value))
+		c.edit.Add(p.Put(slot, key, value))
 	default:
 		if slot = p.FreeSlot(); slot < 0 {
 			if len(c.spare) == 0 {
@@ -201,9 +201,9 @@ func (c *changer) change(v verb, a layout.Addr, key uint64, value []byte, deadli
 			}
 			return 0, c.split(h, a, key, func(in *layout.Page) layout.Range { return in.Put(in.FreeSlot(), key, value) }, deadline)
 		}
-		c.ranges = append(c.ranges, p.Put(slot, key, value))
+		c.edit.Add(p.Put(slot, key, value))
 	}
-	if err := c.locker.commit(h, a, c.ranges, deadline); err != nil {
+	if err := c.locker.commit(h, a, c.edit.Ranges, deadline); err != nil {
 		return 0, err
 	}
 	switch n := p.Count(); {

@@ -106,7 +106,7 @@ func TestPagesOutsideOfTheTree(t *testing.T) {
 		r.init(r.alloc(0), layout.Header{Lowest: 5, Highest: 7 + uint64(i)})
 	}
 	for range 2 {
-		r.init(r.alloc(0), layout.Header{Lowest: 5, Highest: 7}).Retire(0)
+		edit(r.init(r.alloc(0), layout.Header{Lowest: 5, Highest: 7})).Retire(0)
 	}
 	r.alloc(0)
 	old := r.alloc(0)

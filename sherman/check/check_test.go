@@ -151,8 +151,11 @@ func (r *rig) split() {
 func halve(p *layout.Page, at layout.Addr, b []byte, sib *layout.Page) {
 	order := p.Order(nil)
 	first, _ := p.Slot(int(order[len(order)/2]))
-	layout.SplitAt(p, first.Key, layout.Fresh{At: at}, b, sib, nil)
+	edit(p).SplitAt(first.Key, layout.Fresh{At: at}, b, sib)
 }
+
+// edit begins a change of page p.
+func edit(p *layout.Page) *layout.Edit { return &layout.Edit{Page: p} }
 
 func TestDamageIsFound(t *testing.T) {
 	for _, kind := range kinds {

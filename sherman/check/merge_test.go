@@ -48,11 +48,11 @@ func newMerge(t *testing.T) *merge {
 func (m *merge) steps() []func() {
 	r := m.r
 	return []func(){
-		func() { r.page(m.closed).Close() },
-		func() { r.page(m.right).Absorb(r.page(m.closed), nil) },
-		func() { r.page(m.top).Redirect(m.closed, m.right, nil) },
-		func() { r.page(m.left).Bypass(m.right) },
-		func() { r.page(m.closed).Retire(0) },
+		func() { edit(r.page(m.closed)).Close() },
+		func() { edit(r.page(m.right)).Absorb(r.page(m.closed)) },
+		func() { edit(r.page(m.top)).Redirect(m.closed, m.right) },
+		func() { edit(r.page(m.left)).Bypass(m.right) },
+		func() { edit(r.page(m.closed)).Retire(0) },
 	}
 }
 
@@ -94,8 +94,8 @@ var damagedMerges = []struct {
 	do   func(m *merge)
 }{
 	{"pointer to a page that has left the tree", check.Gone, func(m *merge) layout.Addr { return m.closed }, func(m *merge) {
-		m.r.page(m.closed).Close()
-		m.r.page(m.closed).Retire(0)
+		edit(m.r.page(m.closed)).Close()
+		edit(m.r.page(m.closed)).Retire(0)
 	}},
 	{"pointer to an earlier incarnation", check.Gone, func(m *merge) layout.Addr { return m.closed }, func(m *merge) {
 		m.r.change(m.closed, func(h *layout.Header) { h.Self, _ = h.Self.Next() })
@@ -110,8 +110,8 @@ var damagedMerges = []struct {
 		m.r.change(m.closed, func(h *layout.Header) { h.Lowest++; h.Reach = h.Highest })
 	}},
 	{"closed page that is its own sibling", check.Gap, func(m *merge) layout.Addr { return m.closed }, func(m *merge) {
-		m.r.page(m.closed).Close()
-		m.r.page(m.closed).Bypass(m.closed)
+		edit(m.r.page(m.closed)).Close()
+		edit(m.r.page(m.closed)).Bypass(m.closed)
 	}},
 	{"live pages of the same range", check.Gap, func(m *merge) layout.Addr { return m.right }, func(m *merge) {
 		m.r.change(m.right, func(h *layout.Header) { h.Lowest = m.r.page(m.closed).Lowest })
@@ -143,8 +143,8 @@ func TestReusedPages(t *testing.T) {
 		next, _ = h.Self.Next()
 		h.Self = next
 	})
-	m.r.page(m.left).Bypass(next)
-	m.r.page(m.top).Redirect(m.closed, next, nil)
+	edit(m.r.page(m.left)).Bypass(next)
+	edit(m.r.page(m.top)).Redirect(m.closed, next)
 	if rep := must(t, m.r.config()); rep.Err() != nil {
 		t.Error(rep.Err())
 	}
@@ -189,7 +189,7 @@ func TestChecksAreRepeated(t *testing.T) {
 		}
 		if c.free {
 			p := m.r.init(m.r.alloc(0), layout.Header{Lowest: 5, Highest: 7})
-			p.Retire(0)
+			edit(p).Retire(0)
 		}
 		if c.damage {
 			fault(m)

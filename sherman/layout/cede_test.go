@@ -16,7 +16,7 @@ func ceding(t *testing.T, cut uint64) (left, right *Page) {
 		right.Put(right.FreeSlot(), k, []byte{byte(k)})
 	}
 	left.Refuses = true // the range of the page to its left, which does not concern the sibling
-	Cede(left, cut)
+	edit(left).Cede(cut)
 	var p Page
 	if err := p.Parse(left.Shape, left.Bytes); err != nil || p.Stage != Closed || p.Cut != cut || p.Leftmost != 0 {
 		t.Fatalf("%+v, %v", p.Header, err)
@@ -32,7 +32,7 @@ func TestCede(t *testing.T) {
 	if left.Absorbed(right.Lowest) || !left.Absorbed(120) || left.Absorbed(121) {
 		t.Error("the range is taken over from the cut on, and not before")
 	}
-	_, ok := right.Absorb(left, nil)
+	ok := edit(right).Absorb(left)
 	if !ok || right.Lowest != 120 || right.Reach != 200 || right.Refuses || right.Count() != right.Slots() {
 		t.Errorf("%v, %+v, %d records", ok, right.Header, right.Count())
 	}
@@ -42,7 +42,9 @@ func TestCede(t *testing.T) {
 		}
 	}
 	epoch := left.Epoch
-	ranges := Shrink(left, nil)
+	e := edit(left)
+	e.Shrink()
+	ranges := e.Ranges
 	if left.Stage != Live || left.Highest != 120 || left.Cut != 0 || left.Count() != left.Slots()-3 || !left.Refuses || left.Opened {
 		t.Errorf("%+v, %d records", left.Header, left.Count())
 	}
@@ -50,11 +52,11 @@ func TestCede(t *testing.T) {
 		t.Errorf("epoch %d after %d, ranges %v", left.Epoch, epoch, ranges)
 	}
 	left, right = ceding(t, 110)
-	if _, ok := right.Absorb(left, nil); ok {
+	if edit(right).Absorb(left) {
 		t.Error("three free slots take four records")
 	}
-	Refuse(right, left)
-	if Open(left); left.Stage != Live || left.Cut != 0 || left.Highest != 200 {
+	edit(right).Refuse(left)
+	if edit(left).Open(); left.Stage != Live || left.Cut != 0 || left.Highest != 200 {
 		t.Errorf("%+v", left.Header)
 	}
 }
@@ -67,13 +69,13 @@ func TestCuts(t *testing.T) {
 				continue
 			}
 			p := full(Hardened, 0, 5, 200, 1<<21)
-			cut := HighCut(p, key, free)
-			stay := before(p, cut, p.Order(nil))
+			cut := edit(p).HighCut(key, free)
+			stay := order{p, p.Order(nil)}.before(cut)
 			if moved := p.Count() - stay; moved > free || cut <= p.Lowest || key < cut && moved == 0 || key >= cut && moved == free {
 				t.Errorf("key %d, %d free slots: cut at %d moves %d records to the right", key, free, cut, moved)
 			}
-			cut = LowCut(p, key, free)
-			moved := before(p, cut, p.Order(nil))
+			cut = edit(p).LowCut(key, free)
+			moved := order{p, p.Order(nil)}.before(cut)
 			if moved > free || cut <= p.Lowest || key >= cut && moved == 0 || key < cut && moved == free {
 				t.Errorf("key %d, %d free slots: cut at %d moves %d records to the left", key, free, cut, moved)
 			}
@@ -87,14 +89,16 @@ func TestLower(t *testing.T) {
 	slot, _, _, _ := p.Find(30)
 	r, _ := p.Slot(slot)
 	child := r.Child()
-	if _, ok := Lower(p, 15, child, nil); ok {
+	if edit(p).Lower(15, child) {
 		t.Error("another child's record lies between")
 	}
-	if _, ok := Lower(p, 1000, child, nil); ok {
+	if edit(p).Lower(1000, child) {
 		t.Error("no record is above the key")
 	}
 	n := p.Count()
-	ranges, ok := Lower(p, 25, child, nil)
+	e := edit(p)
+	ok := e.Lower(25, child)
+	ranges := e.Ranges
 	if !ok || len(ranges) != 1 || ranges[0].Off != p.Shape.slotAt(1, slot) || p.Count() != n || p.Child(25) != child || p.Child(24) == child {
 		t.Errorf("%v, %v", ranges, ok)
 	}

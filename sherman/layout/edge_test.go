@@ -50,7 +50,7 @@ func TestSplitFor(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			p, sib := full(tc.kind, tc.level, tc.lowest, tc.highest, tc.sibling), new(Page)
 			n := p.Count()
-			sep, _, _ := SplitFor(p, tc.key, Fresh{At: 1 << 22}, make([]byte, 512), sib, nil, nil)
+			sep, _ := edit(p).SplitFor(tc.key, Fresh{At: 1 << 22}, make([]byte, 512), sib, nil)
 			if tc.kind != Hardened {
 				tc.sep, tc.stay = uint64(10*(n/2+1)), n/2
 			}
@@ -78,7 +78,7 @@ func TestSplitForAnInternalPage(t *testing.T) {
 		for k := uint64(10); p.Child(k) != p.Child(k-1); k += 10 {
 			children[k] = p.Child(k)
 		}
-		sep, _, _ := SplitFor(p, key, Fresh{At: 1 << 22}, make([]byte, 512), sib, nil, nil)
+		sep, _ := edit(p).SplitFor(key, Fresh{At: 1 << 22}, make([]byte, 512), sib, nil)
 		if p.Count() > 0 && sib.Count() > 0 || sib.Leftmost == 0 {
 			t.Errorf("key %d: %d and %d records, leftmost child %v", key, p.Count(), sib.Count(), sib.Leftmost)
 		}
@@ -103,7 +103,7 @@ func TestLowCutIsBelowMaxKey(t *testing.T) {
 		p.Put(i, k, make([]byte, shape.Value))
 	}
 	for free := 1; free <= 3; free++ {
-		if cut := LowCut(&p, 15, free); cut <= p.Lowest || cut == MaxKey {
+		if cut := edit(&p).LowCut(15, free); cut <= p.Lowest || cut == MaxKey {
 			t.Errorf("%d free slots: the cut is at %d", free, cut)
 		}
 	}

@@ -136,18 +136,3 @@ func (p *Page) removeHardened(i int) Range {
 	binary.LittleEndian.PutUint16(b[len(b)-2:], p.Epoch<<6|removed)
 	return Range{p.Shape.slotAt(p.Level, i), len(b)}
 }
-
-// refresh writes the page's epoch into the marks, the last 2 bytes, of records with old epochs: of
-// at most refreshMost records. It is called before the page's epoch is raised. It appends the range
-// of each mark that it has written to ranges.
-func (p *Page) refresh(ranges []Range) []Range {
-	n := len(ranges)
-	for i := range p.Slots() {
-		b, mark := p.hardenedRecord(i)
-		if mark != 0 && age(p.Epoch, mark>>6) >= refreshAge && len(ranges)-n < refreshMost {
-			binary.LittleEndian.PutUint16(b[len(b)-2:], p.Epoch<<6|mark&lenMask)
-			ranges = append(ranges, Range{p.Shape.slotAt(p.Level, i) + len(b) - 2, 2})
-		}
-	}
-	return ranges
-}

@@ -21,7 +21,7 @@ func absorbing(t *testing.T) (left, right *Page) {
 	if left.Sibling != right.Self {
 		t.Fatal("no siblings")
 	}
-	left.Close()
+	edit(left).Close()
 	return left, right
 }
 
@@ -42,7 +42,7 @@ func has(t *testing.T, p *Page, keys ...uint64) {
 func TestAbsorbIsSeenAsAWhole(t *testing.T) {
 	left, right := absorbing(t)
 	seen := bytes.Clone(right.Bytes)
-	ranges, ok := right.Absorb(left, nil)
+	ranges, ok := absorb(right, left)
 	if !ok {
 		t.Fatal("no room")
 	}
@@ -76,7 +76,7 @@ func TestAbsorbIsSeenAsAWhole(t *testing.T) {
 // free. The next client's copies are the only ones.
 func TestAbsorbAgain(t *testing.T) {
 	left, right := absorbing(t)
-	ranges, _ := right.Absorb(left, nil)
+	ranges, _ := absorb(right, left)
 	interrupted := bytes.Clone(right.Bytes)
 	_, right = absorbing(t)
 	for _, r := range ranges[:len(ranges)-1] {
@@ -88,7 +88,7 @@ func TestAbsorbAgain(t *testing.T) {
 	right.Put(right.FreeSlot(), 25, []byte{25})
 	slot, _, _, _ = right.Find(21)
 	right.Remove(slot)
-	if _, ok := right.Absorb(left, nil); !ok {
+	if !edit(right).Absorb(left) {
 		t.Fatal("no room")
 	}
 	has(t, right, 10, 11, 12, 22, 25)
@@ -100,14 +100,14 @@ func TestAbsorbWithoutRoom(t *testing.T) {
 	for k := uint64(30); right.Count() < right.Slots()-2; k++ {
 		right.Put(right.FreeSlot(), k, nil)
 	}
-	if _, ok := right.Absorb(left, nil); ok {
+	if edit(right).Absorb(left) {
 		t.Error("two free slots take three records")
 	}
 	_, right = absorbing(t)
 	for k := uint64(30); right.Count() < right.Slots()-3; k++ {
 		right.Put(right.FreeSlot(), k, nil)
 	}
-	if _, ok := right.Absorb(left, nil); !ok || right.Count() != right.Slots() {
+	if !edit(right).Absorb(left) || right.Count() != right.Slots() {
 		t.Error("three free slots do not take three records")
 	}
 }
@@ -131,13 +131,13 @@ func TestRefusal(t *testing.T) {
 	left, right := absorbing(t)
 	for range 3 {
 		refused(left, right, false)
-		Refuse(right, left)
+		edit(right).Refuse(left)
 		refused(left, right, true)
-		Open(left)
+		edit(left).Open()
 		if written(left).Stage != Live {
 			t.Error(left.Stage)
 		}
-		left.Close()
+		edit(left).Close()
 	}
 	refused(left, right, false)
 	left.Stage = Live
@@ -148,9 +148,9 @@ func TestRefusal(t *testing.T) {
 	refused(left, mid, false)
 	refused(mid, right, false)
 	// the left one refuses the first one, and then the others take over its range
-	Refuse(left, first)
-	left.Close()
-	if _, ok := mid.Absorb(left, nil); !ok {
+	edit(left).Refuse(first)
+	edit(left).Close()
+	if !edit(mid).Absorb(left) {
 		t.Fatal("no room")
 	}
 	refused(left, mid, false)
@@ -187,7 +187,7 @@ func TestMayMerge(t *testing.T) {
 		if tc.change != nil {
 			tc.change(&left, &right)
 		}
-		if got := MayMerge(&left, &right); got != tc.want {
+		if got := left.MayMerge(&right); got != tc.want {
 			t.Errorf("%d records and %d beside them: %v", tc.left, tc.right, got)
 		}
 	}
@@ -198,7 +198,7 @@ func TestMayMerge(t *testing.T) {
 func TestAReusedPageIsNotTakenForAnEmptyOne(t *testing.T) {
 	left, _ := absorbing(t)
 	header := bytes.Clone(left.Bytes[:Line])
-	left.Retire(0)
+	edit(left).Retire(0)
 	f, ok := left.Renewed()
 	if !ok {
 		t.Fatal("no next incarnation")

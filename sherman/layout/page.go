@@ -200,9 +200,9 @@ func (p *Page) Put(slot int, key uint64, value []byte) Range {
 	case !p.Shape.sorted(p.Level):
 		return p.putPublishedRecord(slot, key, value)
 	case slot > p.Last:
-		return insertSorted(p, key, value)
+		return p.insertSorted(key, value)
 	}
-	return replaceSorted(p, slot, key, value)
+	return p.replaceSorted(slot, key, value)
 }
 
 // Remove empties a slot of a leaf.
@@ -211,7 +211,7 @@ func (p *Page) Remove(slot int) Range {
 	case p.Shape.Kind == Hardened:
 		return p.removeHardened(slot)
 	case p.Shape.sorted(p.Level):
-		return removeSorted(p, slot)
+		return p.removeSorted(slot)
 	}
 	r, _ := p.publishedSlot(slot)
 	return p.putPublishedRecord(slot, r.Key, nil)
@@ -221,7 +221,7 @@ func (p *Page) Remove(slot int) Range {
 func (p *Page) PutChild(key uint64, child Addr) Range {
 	var b [addrLen]byte
 	if p.Shape.Kind != Hardened {
-		return insertSorted(p, key, AppendAddr(b[:0], child))
+		return p.insertSorted(key, AppendAddr(b[:0], child))
 	}
 	return p.putHardenedRecord(p.FreeSlot(), key, AppendAddr(b[:0], child))
 }
@@ -234,99 +234,6 @@ const minSplit = 2
 
 // CanSplit reports whether there are enough records to split the page.
 func (p *Page) CanSplit() bool { return p.Count() >= minSplit }
-
-// edgeShare decides when a split is uneven (see SplitFor). In the last page of a level it is uneven
-// if at most 1/edgeShare of the records have greater keys than the new record. In the first page it
-// is uneven if at most 1/edgeShare of the records have smaller keys.
-const edgeShare = 4
-
-// SplitFor splits page p, to which a record with the given key will be added. It moves the upper
-// half of the records to the fresh page `to`. If the level grows at an end of the range of all
-// keys, the records that are not near the new one stay together: keys that come in order fill the
-// pages that they leave behind (Hardened only).
-//
-// It builds the fresh page as `sib` in the bytes b. The caller must write b before it writes page
-// p. SplitFor returns the separator, which is the lowest key of the fresh page. To `ranges`, it
-// appends the ranges of p that must be written, in their order. It uses `scratch` for the order of
-// the records and returns it, perhaps grown.
-func SplitFor(p *Page, key uint64, to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
-	order := p.Order(scratch[:0])
-	at, sep := splitPoint(p, key, order)
-	return sep, order, splitAt(p, order[at:], sep, to, b, sib, ranges)
-}
-
-// SplitAt splits the leaf p, like SplitFor, but with the given separator sep.
-func SplitAt(p *Page, sep uint64, to Fresh, b []byte, sib *Page, ranges []Range) []Range {
-	order := p.Order(nil)
-	return splitAt(p, order[before(p, sep, order):], sep, to, b, sib, ranges)
-}
-
-// before returns how many records have keys below key. order has the slots of the records to count,
-// sorted by key.
-func before(p *Page, key uint64, order []uint16) (n int) {
-	for _, i := range order {
-		if r, _ := p.Slot(int(i)); r.Key < key {
-			n++
-		}
-	}
-	return n
-}
-
-// splitPoint returns how many of the page's records stay in it, and the separator. order has the
-// slots of the records, sorted by key; key is that of the record to be added.
-func splitPoint(p *Page, key uint64, order []uint16) (at int, sep uint64) {
-	n, below := len(order), before(p, key, order)
-	switch at = n / 2; {
-	case p.Shape.Kind != Hardened:
-	case p.Sibling == 0 && below >= n-n/edgeShare, p.Lowest == 0 && below <= n/edgeShare:
-		at = below
-	}
-	if p.Level > 0 && at == n {
-		at-- // the new page needs a leftmost child
-	}
-	for sep = key; ; at = n / 2 {
-		if at < n {
-			r, _ := p.Slot(int(order[at]))
-			sep = r.Key
-		}
-		if sep != MaxKey || at == n/2 { // no page begins at MaxKey
-			return at, sep
-		}
-	}
-}
-
-// splitAt moves the records in the slots `move`, which are in the order of their keys, to the fresh
-// page, which begins at key `sep`. In an internal page, the first of these records becomes the
-// leftmost child of the fresh page.
-func splitAt(p *Page, move []uint16, sep uint64, to Fresh, b []byte, sib *Page, ranges []Range) []Range {
-	leaving := move
-	h := Header{
-		Level: p.Level, Lowest: sep, Highest: p.Highest, Sibling: p.Sibling, Self: to.At, Generation: p.Generation,
-		Epoch: to.Epoch, Opened: p.Opened, Refuses: p.Opened,
-	}
-	if p.Level > 0 {
-		first, _ := p.Slot(int(move[0]))
-		h.Leftmost = first.Child()
-		move = move[1:]
-	}
-	sib.Init(p.Shape, b, h)
-	for i, from := range move {
-		r, _ := p.Slot(int(from))
-		if p.Level > 0 {
-			sib.PutChild(r.Key, r.Child())
-		} else {
-			sib.Put(i, r.Key, r.Value)
-		}
-	}
-	p.Highest, p.Sibling = sep, to.At
-	if p.Shape.Kind != Hardened {
-		p.dropPublished(leaving)
-		return append(ranges, p.rewritten())
-	}
-	ranges = p.refresh(ranges)
-	p.Epoch = (p.Epoch + 1) & epochMask
-	return append(ranges, p.putHeader())
-}
 
 // Order appends the indices of the used slots to dst, sorted by key.
 func (p *Page) Order(dst []uint16) []uint16 {
@@ -346,15 +253,6 @@ func (p *Page) Order(dst []uint16) []uint16 {
 		dst[j] = uint16(i)
 	}
 	return dst
-}
-
-// whole returns the range of a whole page of a kind other than Hardened. In a checksummed page it
-// leaves out the lock word.
-func (p *Page) whole() Range {
-	if p.Shape.Kind == Checksummed {
-		return Range{0, len(p.Bytes) - LockLen}
-	}
-	return Range{0, len(p.Bytes)}
 }
 
 const _ = uint16(MaxPage / 16 & math.MaxUint16) // slot indices have 16 bits

@@ -55,8 +55,9 @@ func (p *Page) putPublished() Range {
 	b[8], b[p.rear()] = byte(p.Epoch), byte(p.Epoch)
 	if p.Shape.Kind == Checksummed {
 		le.PutUint32(b, sum(p.Bytes))
+		return Range{0, len(b) - LockLen} // all but the lock word
 	}
-	return p.whole()
+	return Range{0, len(b)}
 }
 
 // rewritten gives the page its next version, from 1 to 255, and returns the range of the whole

@@ -52,7 +52,7 @@ func TestRedirect(t *testing.T) {
 		"done already":         {x, []Addr{to, y}, []Addr{x, to, y}, []uint64{110, 120}, 0},
 	} {
 		p := parent(t, c.leftmost, c.children...)
-		ranges, more := p.Redirect(from, to, []Range{{1, 2}})
+		ranges, more := redirect(p, from, to, Range{1, 2})
 		list, keys := children(t, p)
 		if more || len(ranges)-1 != c.ranges || !slices.Equal(list, c.want) || !slices.Equal(keys, c.keys) {
 			t.Errorf("%s: %v at %v, ranges %v, more %v", what, list, keys, ranges, more)
@@ -63,16 +63,16 @@ func TestRedirect(t *testing.T) {
 		many[i] = []Addr{from, x}[i%2]
 	}
 	p := parent(t, y, slices.Repeat([]Addr{from}, maxRedirect+2)...)
-	ranges, more := p.Redirect(from, to, nil)
+	ranges, more := redirect(p, from, to)
 	if !more || len(ranges) != maxRedirect {
 		t.Errorf("%d ranges at once, more %v", len(ranges), more)
 	}
-	ranges, more = p.Redirect(from, to, nil)
+	ranges, more = redirect(p, from, to)
 	if list, _ := children(t, p); more || len(ranges) != 2 || !slices.Equal(list, []Addr{y, to}) {
 		t.Errorf("%v, %d ranges, more %v", list, len(ranges), more)
 	}
 	p = parent(t, y, many...)
-	if _, more := p.Redirect(from, to, nil); more || slices.Contains(p.addrs(), from) {
+	if _, more := redirect(p, from, to); more || slices.Contains(p.addrs(), from) {
 		t.Errorf("%v, more %v", p.addrs(), more)
 	}
 }
@@ -91,7 +91,9 @@ func TestReplaceChild(t *testing.T) {
 	const a, b, c = Addr(1 << 20), Addr(2 << 20), Addr(3 << 20)
 	for key, want := range map[uint64][]Addr{100: {c, b}, 110: {a, c}, 105: {a, b}} {
 		p := parent(t, a, b)
-		ranges := Replace(p, key, c, nil)
+		e := edit(p)
+		e.Replace(key, c)
+		ranges := e.Ranges
 		if list, keys := children(t, p); !slices.Equal(list, want) || len(keys) != 1 || keys[0] != 110 || (len(ranges) == 1) == (key == 105) {
 			t.Errorf("key %d: %v at %v, ranges %v", key, list, keys, ranges)
 		}
@@ -103,9 +105,9 @@ func TestReplaceChild(t *testing.T) {
 func TestAbsorbInternal(t *testing.T) {
 	left := new(Page)
 	left.Init(Shape{Page: 1024, Value: 8}, make([]byte, 1024), Header{Level: 1, Lowest: 50, Highest: 100, Leftmost: 9 << 20, Reach: 60})
-	left.Close()
+	edit(left).Close()
 	p := parent(t, 1<<20, 2<<20)
-	ranges, ok := p.Absorb(left, nil)
+	ranges, ok := absorb(p, left)
 	list, keys := children(t, p)
 	if !ok || len(ranges) != 2 || ranges[1].Off != 0 || !slices.Equal(list, []Addr{9 << 20, 1 << 20, 2 << 20}) || !slices.Equal(keys, []uint64{100, 110}) {
 		t.Errorf("%v: %v at %v, ranges %v", ok, list, keys, ranges)
@@ -118,7 +120,7 @@ func TestAbsorbInternal(t *testing.T) {
 		full.PutChild(key, 2<<20)
 	}
 	before := slices.Clone(full.Bytes)
-	if ranges, ok := full.Absorb(left, nil); ok || len(ranges) != 0 || !slices.Equal(before, full.Bytes) || full.Lowest != 100 {
+	if ranges, ok := absorb(full, left); ok || len(ranges) != 0 || !slices.Equal(before, full.Bytes) || full.Lowest != 100 {
 		t.Errorf("a full page: %v, ranges %v", ok, ranges)
 	}
 }
@@ -136,8 +138,8 @@ func TestStagesOfAPage(t *testing.T) {
 		"the leftmost":    {func(p *Page) { p.Lowest = 0 }, 0, false},
 		"the next key":    {func(p *Page) { p.Lowest = 1 }, 0, true},
 		"without sibling": {func(p *Page) { p.Sibling = 0 }, 0, false},
-		"closed":          {func(p *Page) { p.Close() }, 0, false},
-		"unused":          {func(p *Page) { p.Retire(7) }, 0, false},
+		"closed":          {func(p *Page) { edit(p).Close() }, 0, false},
+		"unused":          {func(p *Page) { edit(p).Retire(7) }, 0, false},
 		"published":       {func(p *Page) { p.Shape.Kind = Published }, 0, false},
 	} {
 		p := new(Page)
@@ -157,17 +159,17 @@ func TestStagesOfAPage(t *testing.T) {
 		}
 	}
 	want := good
-	p.Bypass(2 << 20)
+	edit(p).Bypass(2 << 20)
 	want.Sibling = 2 << 20
 	check("bypassed", want)
-	Extend(p, 7)
-	Extend(p, 6)
+	edit(p).Extend(7)
+	edit(p).Extend(6)
 	want.Reach = 7
 	check("extended", want)
-	p.Close()
+	edit(p).Close()
 	want.Stage = Closed
 	check("closed", want)
-	p.Retire(3 << 20)
+	edit(p).Retire(3 << 20)
 	want.Stage, want.Sibling = Unused, 3<<20
 	check("unused", want)
 	next, _ := good.Self.Next()

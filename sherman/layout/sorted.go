@@ -10,7 +10,7 @@ import (
 func sum(b []byte) uint32 { return crc32.Checksum(b[4:len(b)-LockLen], castagnoli) }
 
 // insertSorted inserts a record in the order of the keys, and moves the records after it.
-func insertSorted(p *Page, key uint64, value []byte) Range {
+func (p *Page) insertSorted(key uint64, value []byte) Range {
 	i := p.Last + 1
 	for ; i > 0; i-- {
 		if before, _ := p.publishedSlot(i - 1); before.Key < key {
@@ -20,11 +20,11 @@ func insertSorted(p *Page, key uint64, value []byte) Range {
 	at, end := p.Shape.slotAt(p.Level, i), p.Shape.slotAt(p.Level, p.Last+1)
 	copy(p.Bytes[at+p.Shape.RecordLen(p.Level):], p.Bytes[at:end])
 	p.Last++
-	return replaceSorted(p, i, key, value)
+	return p.replaceSorted(i, key, value)
 }
 
 // replaceSorted writes a record into a used slot. The key must fit into the order of the keys.
-func replaceSorted(p *Page, i int, key uint64, value []byte) Range {
+func (p *Page) replaceSorted(i int, key uint64, value []byte) Range {
 	at := p.Shape.slotAt(p.Level, i)
 	b := p.Bytes[at : at+p.Shape.RecordLen(p.Level)]
 	binary.LittleEndian.PutUint64(b, key)
@@ -33,7 +33,7 @@ func replaceSorted(p *Page, i int, key uint64, value []byte) Range {
 }
 
 // removeSorted removes the record in slot i, and moves the records after it.
-func removeSorted(p *Page, i int) Range {
+func (p *Page) removeSorted(i int) Range {
 	at, end := p.Shape.slotAt(p.Level, i), p.Shape.slotAt(p.Level, p.Last+1)
 	copy(p.Bytes[at:], p.Bytes[at+p.Shape.RecordLen(p.Level):end])
 	p.Last--
