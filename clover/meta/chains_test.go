@@ -22,7 +22,7 @@ func TestMirrorsThatDoNotCount(t *testing.T) {
 		first, ok := s.mem.space.Mirror(0)
 		s.mem.memory[first.Server].generation = 5
 		change(&s.mem.memory[first.Server])
-		if known, err := s.chains.readMirrors(0, nil); !ok || known || err != nil {
+		if known, err := s.members.readMirrors(0, nil); !ok || known || err != nil {
 			t.Errorf("%s: known %v, %v", name, known, err)
 		}
 	}

@@ -105,7 +105,7 @@ func TestAppendIsNotCompleted(t *testing.T) {
 		l := node(s, 1, 0, 1)
 		r.crash(s, 1)
 		began := rt.Now()
-		if err := writeHeads(&s.chains, 1); err == nil || rt.Now() > began.Add(s.mem.deadline().Sub(rt.Now())*3/2) {
+		if err := s.members.writeHeads(1); err == nil || rt.Now() > began.Add(s.mem.deadline().Sub(rt.Now())*3/2) {
 			t.Errorf("%v after %v: the first WRITE that fails ends it", err, rt.Now().Sub(began))
 		}
 		r.restart(1, rt)
@@ -131,11 +131,11 @@ func TestHeadOfAServer(t *testing.T) {
 		}
 		for i := range 3 {
 			b, err := s.mem.readBulk(i, 0, s.mem.space.Table(i).Offset)
-			if err := errors.Join(err, writeHeads(&s.chains, i)); err != nil {
+			if err := errors.Join(err, s.members.writeHeads(i)); err != nil {
 				t.Error(err)
 			}
 			written, err := s.mem.readBulk(i, 0, len(b))
-			if err != nil || !bytes.Equal(written[:layout.SuperblockLen], b[:layout.SuperblockLen]) || !bytes.Equal(written[layout.SuperblockLen:], head(&s.chains, i)[layout.SuperblockLen:]) {
+			if err != nil || !bytes.Equal(written[:layout.SuperblockLen], b[:layout.SuperblockLen]) || !bytes.Equal(written[layout.SuperblockLen:], s.members.head(i)[layout.SuperblockLen:]) {
 				t.Errorf("server %d: the superblock is changed, or the rest is not: %v", i, err)
 			}
 		}
@@ -151,7 +151,7 @@ func TestHeadOfAServer(t *testing.T) {
 		}
 		n := 0
 		for i := range 3 {
-			b := head(&s.chains, i)
+			b := s.members.head(i)
 			for k := 0; k+layout.RecordLen <= len(b); k += 8 {
 				if rec, ok := layout.ParseKeyRecord(b[k:]); ok && s.chains.keys[rec.Key] != nil {
 					n++
@@ -163,7 +163,7 @@ func TestHeadOfAServer(t *testing.T) {
 		}
 		s.pool.segments.Row(0)[3], s.pool.segments.Row(2)[4] = 7, 8
 		for i := range 3 {
-			if err := writeHeads(&s.chains, i); err != nil {
+			if err := s.members.writeHeads(i); err != nil {
 				t.Error(err)
 			}
 			for j := range 2 {

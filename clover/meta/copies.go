@@ -112,12 +112,12 @@ func (s *memories) see(super *layout.Superblock) {
 
 // head returns the content for a server's memory up to the table of segment classes: zeros in place
 // of the superblock, empty shortcuts, and the records and mirrors that belong on this server.
-func head(s *chains, i int) []byte {
+func (s *membership) head(i int) []byte {
 	b := make([]byte, s.mem.space.Table(i).Offset)
-	for _, e := range s.keys {
+	for _, e := range s.chains.keys {
 		for j := range s.mem.space.Backups + 1 {
 			if p, _ := s.mem.space.RecordCopy(int(e.slot), j); p.Server == i {
-				s.recordOf(e).Put(b[p.Offset:])
+				s.chains.recordOf(e).Put(b[p.Offset:])
 			}
 		}
 		if p, ok := s.mem.space.Mirror(int(e.slot)); ok && p.Server == i {
@@ -129,8 +129,8 @@ func head(s *chains, i int) []byte {
 
 // writeHeads writes to a server all but its superblock and its nodes: the shortcuts, records and
 // mirrors and, if the classes share the memory (Space.Shared), the tables of segments.
-func writeHeads(s *chains, i int) error {
-	if err := s.mem.writeBulk(i, layout.SuperblockLen, head(s, i)[layout.SuperblockLen:]); err != nil || !s.mem.space.Shared {
+func (s *membership) writeHeads(i int) error {
+	if err := s.mem.writeBulk(i, layout.SuperblockLen, s.head(i)[layout.SuperblockLen:]); err != nil || !s.mem.space.Shared {
 		return err
 	}
 	for j := range s.mem.space.Backups + 1 {

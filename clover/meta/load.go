@@ -61,7 +61,7 @@ func (s *Server) load() error {
 		}
 	}
 	for i := range s.mem.memory {
-		if err := s.chains.formatServer(i); err != nil {
+		if err := s.members.formatServer(i); err != nil {
 			return err
 		}
 	}
@@ -200,20 +200,20 @@ func (s *memories) notForeign(i int) error {
 // formatServer formats the memory of server i, including its part of the directory. It writes the
 // superblock last. Until then, no client and no restarted metadata server mistakes the memory for a
 // store's.
-func (s *chains) formatServer(i int) error {
+func (s *membership) formatServer(i int) error {
 	m := &s.mem.memory[i]
 	m.generation = s.mem.rt.Rand().Uint64() | 1
 	first, _ := s.mem.space.Place(s.mem.space.First(i, 0))
 	b := make([]byte, first.Offset)
 	if s.mem.copied() {
-		if err := writeHeads(s, i); err != nil {
+		if err := s.writeHeads(i); err != nil {
 			return err
 		}
 		return s.mem.writeOwner(i)
 	}
-	for _, e := range s.keys {
+	for _, e := range s.chains.keys {
 		if p, _ := s.mem.space.Record(int(e.slot)); p.Server == i {
-			rec := s.recordOf(e)
+			rec := s.chains.recordOf(e)
 			if s.pool.onServer(e.at, i) {
 				rec = layout.KeyRecord{Key: e.key, Lost: true}
 			}

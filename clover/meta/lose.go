@@ -36,7 +36,7 @@ func (s *Server) lose(i int) error {
 	}
 	s.pool.epoch++
 	s.pool.turnedAt = s.mem.rt.Now()
-	if err := s.chains.formatServer(i); err != nil {
+	if err := s.members.formatServer(i); err != nil {
 		return err
 	}
 	s.mem.stats.Losses++

@@ -237,7 +237,7 @@ func TestRecordsOfAFormattedServer(t *testing.T) {
 			s.chains.keys[k+1] = &entry{key: k + 1, slot: uint32(k), at: at, recorded: true, mirrored: true}
 		}
 		for i := range s.mem.memory {
-			if err := s.chains.formatServer(i); err != nil {
+			if err := s.members.formatServer(i); err != nil {
 				t.Error(err)
 			}
 			n := 0
@@ -251,7 +251,7 @@ func TestRecordsOfAFormattedServer(t *testing.T) {
 				if p.Server != i {
 					t.Errorf("the %ss are on server %d, want %d", what, p.Server, i)
 				}
-				err := s.chains.readRecords(p, func(k int, rec layout.KeyRecord) {
+				err := s.members.readRecords(p, func(k int, rec layout.KeyRecord) {
 					e := s.chains.keys[rec.Key]
 					if n++; e == nil || int(e.slot) != 3*k+of || rec.Lost != (what == "mirror" || i == 2) {
 						t.Errorf("server %d: %s %d is %+v", i, what, k, rec)

@@ -223,7 +223,7 @@ func TestStoreThatIsFormattedAgain(t *testing.T) {
 			}
 			for i := range s.mem.memory {
 				first, _ := s.mem.space.Record(i)
-				if err := s.chains.readRecords(first, func(int, layout.KeyRecord) { t.Error("there is a record") }); err != nil {
+				if err := s.members.readRecords(first, func(int, layout.KeyRecord) { t.Error("there is a record") }); err != nil {
 					t.Error(err)
 				}
 			}

@@ -49,12 +49,12 @@ func (s *Server) recover() error {
 		}
 	}
 	for _, i := range lost {
-		if _, err := s.chains.readMirrors(i, taken); err != nil {
+		if _, err := s.members.readMirrors(i, taken); err != nil {
 			return err
 		}
 	}
 	for _, i := range lost {
-		if err := s.chains.formatServer(i); err != nil {
+		if err := s.members.formatServer(i); err != nil {
 			return err
 		}
 		s.mem.stats.Losses++
@@ -93,29 +93,29 @@ func (s *chains) entryOf(rec layout.KeyRecord, slot uint32) *entry {
 // readMirrors reads the mirrors of the directory of server i, after all copies of this directory
 // were lost. It adds the slots of the keys that the mirrors name to `taken`. known is false if
 // there are no mirrors that count.
-func (s *chains) readMirrors(i int, taken map[uint32]bool) (known bool, err error) {
+func (s *membership) readMirrors(i int, taken map[uint32]bool) (known bool, err error) {
 	first, ok := s.mem.space.Mirror(i)
 	if !ok || s.mem.memory[first.Server].generation == 0 || s.mem.memory[first.Server].out {
 		return false, nil
 	}
-	return true, readLost(s, i, first, taken)
+	return true, s.readLost(i, first, taken)
 }
 
 // readLost reads the mirrors or the old records of the keys whose records belong in the directory
-// of server i. They begin at place `first`. A key that they name is lost, unless s.keys has the
+// of server i. They begin at place `first`. A key that they name is lost, unless chains.keys has the
 // key, or another record has already taken its slot (`taken`).
-func readLost(s *chains, i int, first layout.Place, taken map[uint32]bool) error {
+func (s *membership) readLost(i int, first layout.Place, taken map[uint32]bool) error {
 	return s.readRecords(first, func(n int, rec layout.KeyRecord) {
 		slot := uint32(n*s.mem.space.Servers + i)
-		if s.keys[rec.Key] == nil && !taken[slot] {
-			taken[slot], s.keys[rec.Key] = true, &entry{key: rec.Key, slot: slot, lost: true, mirrored: true}
+		if s.chains.keys[rec.Key] == nil && !taken[slot] {
+			taken[slot], s.chains.keys[rec.Key] = true, &entry{key: rec.Key, slot: slot, lost: true, mirrored: true}
 		}
 	})
 }
 
 // readRecords reads the records or mirrors of one server, beginning at place `first`. It calls f
 // for each record that names a key; n is the number of the record on the server.
-func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRecord)) error {
+func (s *membership) readRecords(first layout.Place, f func(n int, rec layout.KeyRecord)) error {
 	for at := 0; at < s.mem.space.Shortcuts; at += bulkLen / layout.RecordLen {
 		n := min(bulkLen/layout.RecordLen, s.mem.space.Shortcuts-at)
 		b, err := s.mem.readBulk(first.Server, first.Offset+at*layout.RecordLen, n*layout.RecordLen)

@@ -167,7 +167,7 @@ func TestLostKeysOfMirrors(t *testing.T) {
 		taken := map[uint32]bool{2: true}
 		err := s.mem.writeBulk(first.Server, first.Offset, b)
 		s.mem.memory[first.Server].generation = 5
-		is, found := s.chains.readMirrors(0, taken)
+		is, found := s.members.readMirrors(0, taken)
 		if err := errors.Join(err, found); err != nil || !is || s.chains.keys[1] != known || s.chains.keys[2] != nil || len(s.chains.keys) != 3 {
 			t.Errorf("known %v, %v, %v", is, s.chains.keys, err)
 		}

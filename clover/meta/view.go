@@ -345,13 +345,13 @@ func (s *membership) settleView(fill []int, all bool) error {
 	}
 	for i := range s.mem.memory {
 		if all && !s.mem.memory[i].out {
-			if err := writeHeads(s.chains, i); err != nil {
+			if err := s.writeHeads(i); err != nil {
 				return err
 			}
 		}
 	}
 	for _, i := range fill {
-		if err := writeHeads(s.chains, i); err != nil {
+		if err := s.writeHeads(i); err != nil {
 			return err
 		}
 		for j := range s.mem.space.Backups + 1 {
@@ -427,7 +427,7 @@ func (s *membership) recover() error {
 		if !s.mem.isGone(of) {
 			continue
 		}
-		known, err := s.chains.readMirrors(of, taken)
+		known, err := s.readMirrors(of, taken)
 		if err != nil {
 			return err
 		}
@@ -478,7 +478,7 @@ func (s *membership) readOld(of int, taken map[uint32]bool) error {
 		if s.mem.memory[first.Server].generation == 0 {
 			continue
 		}
-		if err := readLost(s.chains, of, first, taken); err != nil {
+		if err := s.readLost(of, first, taken); err != nil {
 			return err
 		}
 	}
@@ -499,7 +499,7 @@ func (s *membership) readCopies(of int, taken map[uint32]bool) error {
 		if s.mem.memory[first.Server].out {
 			continue
 		}
-		return s.chains.readRecords(first, func(n int, rec layout.KeyRecord) {
+		return s.readRecords(first, func(n int, rec layout.KeyRecord) {
 			e := s.chains.entryOf(rec, uint32(n*s.mem.space.Servers+of))
 			taken[e.slot], s.chains.keys[rec.Key] = true, e
 		})

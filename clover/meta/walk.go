@@ -266,7 +266,7 @@ func (s *chains) record(list []*entry) {
 			}
 		}
 		wrote := started
-		waitRecords(s, wrote[:len(list)])
+		s.waitRecords(wrote[:len(list)])
 		for i := range list {
 			done[i] = done[i] && wrote[i] == started[i]
 		}
@@ -278,7 +278,7 @@ func (s *chains) record(list []*entry) {
 
 // waitRecords waits for the WRITEs on the lanes for which started is true. It sets started to false
 // for the WRITEs that have failed.
-func waitRecords(s *chains, started []bool) {
+func (s *chains) waitRecords(started []bool) {
 	deadline := s.mem.deadline()
 	s.mem.lend()
 	defer s.mem.regain()
@@ -333,7 +333,7 @@ func (s *chains) mirror(list []*entry) {
 			started[i] = s.startRecord(i, p, e.mirror())
 		}
 	}
-	waitRecords(s, started[:len(list)])
+	s.waitRecords(started[:len(list)])
 	for i, e := range list {
 		e.mirrored = e.mirrored || started[i]
 	}
