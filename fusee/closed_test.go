@@ -24,7 +24,7 @@ func TestAClosedContextEndsAttemptsToOpen(t *testing.T) {
 			return err
 		},
 		"reign": func(cfg fusee.Config, _ clock.Time) error {
-			return fusee.Reign(nil, nil, cfg, func() bool { return true }, nil)
+			return fusee.Reign(cfg, nil, nil, func() bool { return true }, nil)
 		},
 	} {
 		g := newRig(t, 3, simrack.Options{})

@@ -233,7 +233,7 @@ const fillPieces = 7
 // failure is an errGuest.
 func (m *Master) guestDo() error {
 	m.notice(m.c.mem.rt.Now())
-	err := m.c.mem.do(m.c.mem.rt.Now().Add(m.patience()))
+	err := m.c.mem.do(m.c.mem.rt.Now().Add(m.c.mem.cfg.patience()))
 	m.notice(m.c.mem.rt.Now())
 	if err != nil {
 		return fmt.Errorf("%w: memory server %d: %w", errGuest, m.guest.server, err)
@@ -242,8 +242,8 @@ func (m *Master) guestDo() error {
 }
 
 // patience is how long a server may take to answer during a change of the members, and while the
-// master clears or fills the server in m.guest.
-func (m *Master) patience() time.Duration { return max(2*m.c.mem.cfg.Lease, minPatience) }
+// master clears or fills the server in Master.guest.
+func (c *Config) patience() time.Duration { return max(2*c.Lease, minPatience) }
 
 // admit copies to the server in m.guest all that it must have as a member, if its memory was
 // cleared. This happens in the middle of a change to the view `next`, while no client is at work.
@@ -308,7 +308,7 @@ func (f *filler) head(epoch uint32) error {
 	c := f.master.c
 	words := []uint64{uint64(epoch)}
 	for _, at := range []uint64{layout.ClientWord, layout.DoubtWord} {
-		v, err := c.space.slotAt(c.space.root(), at, c.mem.rt.Now().Add(f.master.patience()))
+		v, err := c.space.slotAt(c.space.root(), at, c.mem.rt.Now().Add(c.mem.cfg.patience()))
 		if err != nil {
 			return err
 		}
@@ -365,14 +365,14 @@ func (f *filler) read() error {
 	now := c.mem.rt.Now()
 	if f.master.notice(now); now >= f.next {
 		f.next = now.Add(c.mem.cfg.Lease / 4)
-		if err := c.mem.put(binary.LittleEndian.AppendUint64(nil, f.master.beat()[0]), atTold); err != nil {
+		if err := c.mem.put(binary.LittleEndian.AppendUint64(nil, f.master.standby.beat()[0]), atTold); err != nil {
 			return err
 		}
 		for i := range c.mem.servers(c.mem.view) {
 			c.mem.write(i, layout.ReignWord, atTold, 8)
 		}
 	}
-	return c.mem.do(now.Add(f.master.patience()))
+	return c.mem.do(now.Add(c.mem.cfg.patience()))
 }
 
 // all reads n bytes at offset off of a member.

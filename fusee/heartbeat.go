@@ -67,7 +67,7 @@ func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time)
 	return t, nil
 }
 
-// standbyState is what a master knows of its standby.
+// standbyState is what a master knows of its standby, and shows it.
 type standbyState struct {
 	// number is the client number of the standby on which the master counts (see Master.Counted); 0
 	// means that there is none. since is when that standby has shown last that it is alive.
@@ -81,6 +81,8 @@ type standbyState struct {
 	// members that the master has announced since then. The standby may know any of them.
 	base  layout.View
 	given []layout.View
+	// beats counts the signs of life of the master, which the standby reads.
+	beats uint32
 }
 
 // agreed is called when the master goes on with view v.
@@ -189,7 +191,7 @@ func (m *Master) agree(next layout.View) error {
 	s, deadline := &m.standby, m.c.mem.rt.Now().Add(agreePatience)
 	for s.number != 0 && !s.outvoted(next, func(i int) bool { return m.signs[i].lost }) {
 		for i := range m.c.mem.servers(next) {
-			t, err := m.c.mem.exchange(i, layout.ReignWord, m.beat(), deadline)
+			t, err := m.c.mem.exchange(i, layout.ReignWord, m.standby.beat(), deadline)
 			if m.c.mem.fenced {
 				return ErrDeposed
 			}
@@ -211,7 +213,7 @@ func (m *Master) agree(next layout.View) error {
 }
 
 // beat returns the next sign of life of the master, as the word that it writes to the servers.
-func (m *Master) beat() []uint64 {
-	m.beats++
-	return []uint64{layout.Beat(m.standby.number, m.beats)}
+func (s *standbyState) beat() []uint64 {
+	s.beats++
+	return []uint64{layout.Beat(s.number, s.beats)}
 }

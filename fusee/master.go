@@ -38,11 +38,9 @@ type Master struct {
 	// awake is when notice was called last. A long time since then means that the master was hung.
 	awake   clock.Time
 	contact contact
-	// standby is what the master knows of its standby. beats counts the signs of life of this
-	// master. takes is true if this master was the standby and takes charge, until it has written
-	// its first view in the state Settled.
+	// standby is what the master knows of its standby. takes is true if this master was the standby
+	// and takes charge, until it has written its first view in the state Settled.
 	standby standbyState
-	beats   uint32
 	takes   bool
 	// Changed, if set, is called after each change of the members.
 	Changed func(was, now layout.View)
@@ -153,7 +151,7 @@ func (m *Master) Step() error {
 	}
 	for i, s := range m.signs {
 		if m.c.mem.view.Has(i) && (s.lost || s.dead) {
-			return persist(m)
+			return m.persist()
 		}
 		if m.c.mem.view.Has(i) && s.failed > 0 {
 			quiet++
@@ -165,7 +163,7 @@ func (m *Master) Step() error {
 	err = errors.Join(m.retire(), m.tend())
 	m.notice(m.c.mem.rt.Now())
 	if m.guest.stage == cleared && !m.c.mem.fenced {
-		return persist(m)
+		return m.persist()
 	}
 	err = errors.Join(err, m.welcome())
 	m.notice(m.c.mem.rt.Now())
@@ -193,7 +191,7 @@ func (m *Master) report(err error) {
 
 // persist changes the members, however long that takes: clients wait until the change has ended. It
 // takes long, for example, if the memory service of a server hangs while the server's NIC goes on.
-func persist(m *Master) error {
+func (m *Master) persist() error {
 	for {
 		err := m.change(m.c.mem.rt.Now().Add(changePatience))
 		switch {
@@ -326,7 +324,7 @@ var errSeparated = fmt.Errorf("no memory server answers the master: %w", kv.ErrT
 // it again (errDoubt). If no server answers, the master is cut off while clients may go on, and it
 // waits until it reaches a server (errSeparated). again returns nil if the servers that were taken
 // for crashed do not answer and another server does.
-func again(m *Master) error {
+func (m *Master) again() error {
 	silent, wrong := true, false
 	for i := range m.c.mem.links {
 		_, err := m.c.mem.peek(i, m.c.mem.newer.As(layout.NoView), m.c.mem.rt.Now().Add(minPatience))
@@ -377,7 +375,7 @@ func (m *Master) ask(i int, deadline clock.Time) error {
 			return err
 		}
 	}
-	t, err := m.c.mem.exchange(i, layout.ReignWord, m.beat(), deadline)
+	t, err := m.c.mem.exchange(i, layout.ReignWord, m.standby.beat(), deadline)
 	if err != nil {
 		return err
 	}
@@ -495,7 +493,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 		if m.signs.doubts() {
 			return errDoubt
 		}
-		if err := again(m); err != nil {
+		if err := m.again(); err != nil {
 			return err
 		}
 	}
@@ -546,7 +544,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 	if rest := told.Add(viewLease).Sub(c.mem.rt.Now()); rest > 0 {
 		c.mem.rt.Sleep(rest)
 	}
-	r := repair{slots: &c.slots, same: !next.Moved(), patience: m.patience()}
+	r := repair{slots: &c.slots, same: !next.Moved(), patience: c.mem.cfg.patience()}
 	if err := r.all(); err != nil {
 		return err
 	}

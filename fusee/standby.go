@@ -161,7 +161,7 @@ func (s *Standby) take() error {
 	m.usable = s.known
 	m.standby.agreed(s.known)
 	m.watch(m.c.mem.rt.Now())
-	return persist(m)
+	return m.persist()
 }
 
 // halfOf reports whether n members are at least half of the members of a view.
@@ -187,7 +187,7 @@ func (m *Master) enough(next layout.View) error {
 //
 // Reign returns nil when the context has ended. It does not become the standby of another store
 // than that of the first master: it returns an error when such a store was made.
-func Reign(m *Master, s *Standby, cfg Config, again func() bool, ready func(*Master)) error {
+func Reign(cfg Config, m *Master, s *Standby, again func() bool, ready func(*Master)) error {
 	generation := uint64(0)
 	for {
 		if m == nil {

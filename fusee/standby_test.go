@@ -54,7 +54,7 @@ func (x *throne) run(host string, standby bool) {
 				rt.Sleep(time.Millisecond)
 			}
 		}
-		err = fusee.Reign(m, nil, cfg, func() bool { return true }, func(m *fusee.Master) {
+		err = fusee.Reign(cfg, m, nil, func() bool { return true }, func(m *fusee.Master) {
 			x.reigns, x.last = append(x.reigns, host), rt.Now()
 			m.Counted = func(standby uint32) { x.counted = standby }
 			x.ready = true

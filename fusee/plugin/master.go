@@ -246,7 +246,7 @@ func (n *node) serve(r *reign, m *fusee.Master, b *fusee.Standby, cfg fusee.Conf
 		}
 		return false
 	}
-	err := fusee.Reign(m, b, cfg, again, func(m *fusee.Master) {
+	err := fusee.Reign(cfg, m, b, again, func(m *fusee.Master) {
 		r.master.Store(m)
 		n.watch(m, in)
 	})

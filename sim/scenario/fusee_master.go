@@ -167,7 +167,7 @@ func (r *tableRun) rule(i int, standby bool) {
 			r.ready = true
 		}
 		if err == nil {
-			err = fusee.Reign(m, nil, cfg, func() bool { return r.plan.standby }, func(*fusee.Master) { r.reigns++ })
+			err = fusee.Reign(cfg, m, nil, func() bool { return r.plan.standby }, func(*fusee.Master) { r.reigns++ })
 		}
 		if i == 0 && r.plan.masters > 1 && errors.Is(err, fusee.ErrDeposed) {
 			return
