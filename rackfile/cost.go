@@ -40,24 +40,24 @@ func (d *decoder) costFile(n ast.Node, base func(string) (*cost.Model, error)) *
 	sections := []entry{
 		set(d, "name", &m.Name, func(s string) (string, error) { return s, checkName("name", s, maxRackName) }),
 		{key: "base", set: func(ast.Node) {}},
-		section(d, "link",
+		d.section("link",
 			set(d, "rate", &m.Link.Rate, units.ParseRate),
 			set(d, "delay", &m.Link.Delay, units.ParseDuration),
 			set(d, "overhead", &m.Link.Overhead, parseCount),
 		),
-		section(d, "switch",
+		d.section("switch",
 			set(d, "delay", &m.Switch.Delay, units.ParseDuration),
 			set(d, "cores", &m.Switch.Cores, number(0, cost.MaxCores)),
 			set(d, "forward", &m.Switch.Forward, parseOps),
 			set(d, "rewrite", &m.Switch.Rewrite, parseOps),
 		),
-		section(d, "client",
+		d.section("client",
 			set(d, "post", &m.Client.Post, units.ParseDuration),
 			set(d, "poll", &m.Client.Poll, units.ParseDuration),
 			set(d, "get", &m.Client.Get, units.ParseDuration),
 			set(d, "put", &m.Client.Put, units.ParseDuration),
 		),
-		section(d, "metadata",
+		d.section("metadata",
 			set(d, "call", &m.Metadata.Call, units.ParseDuration),
 			set(d, "threads", &m.Metadata.Threads, number(0, cost.MaxCores)),
 		),
@@ -96,17 +96,17 @@ func (d *decoder) costNIC(nic *cost.NIC) entry {
 		if v == &nic.Atomic {
 			entries = append(entries, place(d, "word", &v.Word, parseOps), set(d, "slots", &v.Slots, parseCount))
 		}
-		return section(d, key, entries...)
+		return d.section(key, entries...)
 	}
-	return section(d, "nic",
+	return d.section("nic",
 		set(d, "doorbell", &nic.Doorbell, units.ParseDuration),
 		set(d, "completion", &nic.Completion, units.ParseDuration),
-		section(d, "stall", set(d, "share", &nic.Stall.Share, units.ParseProbability), set(d, "mean", &nic.Stall.Mean, units.ParseDuration)),
+		d.section("stall", set(d, "share", &nic.Stall.Share, units.ParseProbability), set(d, "mean", &nic.Stall.Mean, units.ParseDuration)),
 		verb("send", &nic.Send),
 		verb("write", &nic.Write),
 		verb("read", &nic.Read),
 		verb("atomic", &nic.Atomic),
-		section(d, "ring",
+		d.section("ring",
 			set(d, "units", &nic.Ring.Units, parseCount),
 			place(d, "entry", &nic.Ring.Entry, units.ParseDuration),
 			place(d, "wait", &nic.Ring.Wait, units.ParseDuration),
@@ -118,7 +118,7 @@ func (d *decoder) costNIC(nic *cost.NIC) entry {
 // place returns an entry for a key whose value is a mapping with one value for host memory and one
 // for device memory.
 func place[T time.Duration | cost.Rate](d *decoder, key string, dst *cost.Place[T], parse func(string) (T, error)) entry {
-	return section(d, key, set(d, "host", &dst.Host, parse), set(d, "device", &dst.Device, parse))
+	return d.section(key, set(d, "host", &dst.Host, parse), set(d, "device", &dst.Device, parse))
 }
 
 // parseCount reads a number in the notation of ParseSize, as an int.

@@ -59,7 +59,7 @@ func number24[T ~uint32](s string) (T, error) {
 }
 
 func (d *decoder) match(m *fault.Match) entry {
-	return section(d, "match",
+	return d.section("match",
 		entry{key: "opcodes", set: func(n ast.Node) {
 			d.sequence(n, "opcodes", func(n ast.Node) {
 				if op, ok := text(d, n, "opcode", wire.ParseOpcode); ok {

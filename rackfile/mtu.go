@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/goccy/go-yaml/ast"
 )
 
 // pathHeaders is how much larger than its path MTU the packets of a link can be: the headers of the longest
@@ -52,19 +54,24 @@ func parsePathMTU(s string) (int, error) {
 	return n, nil
 }
 
-// linkMTU takes the links' MTU from the path MTU, if the file has that.
-func (d *decoder) linkMTU(f *file) error {
-	switch need := linkFor(f.pathMTU); {
-	case f.pathMTU == 0:
-		return nil
-	case f.mtuAt == nil:
-		f.LinkMTU = need
-	case f.LinkMTU < need:
-		return fmt.Errorf("a path MTU of %d needs links of %d bytes or more: leave mtu out, or write mtu: %d", f.pathMTU, need, need)
-	case slices.ContainsFunc(pathMTUs, func(p int) bool { return p > f.pathMTU && f.LinkMTU >= linkFor(p) }):
-		return errors.New("links of this mtu have a larger path MTU: leave mtu out")
+// mtuKeys are the keys mtu and pathMtu of a file.
+type mtuKeys struct {
+	at, pathAt ast.Node // their values; nil if a key is missing
+	path       int      // the value of pathMtu; 0 if it is missing
+}
+
+// linkMTU returns the links' MTU: that of the file, or what the path MTU needs.
+func (k *mtuKeys) linkMTU(link int) (int, error) {
+	switch need := linkFor(k.path); {
+	case k.path == 0:
+	case k.at == nil:
+		return need, nil
+	case link < need:
+		return link, fmt.Errorf("a path MTU of %d needs links of %d bytes or more: leave mtu out, or write mtu: %d", k.path, need, need)
+	case slices.ContainsFunc(pathMTUs, func(p int) bool { return p > k.path && link >= linkFor(p) }):
+		return link, errors.New("links of this mtu have a larger path MTU: leave mtu out")
 	}
-	return nil
+	return link, nil
 }
 
 // PathMTU returns the largest path MTU of RDMA that links of an MTU hold, in bytes.

@@ -202,7 +202,8 @@ func pointer[T any](d *decoder, key string, dst **T, parse func(s string) (T, er
 	}}
 }
 
-func section(d *decoder, key string, entries ...entry) entry {
+// section returns an entry of a key whose value is a mapping with the given entries.
+func (d *decoder) section(key string, entries ...entry) entry {
 	return entry{key: key, set: func(n ast.Node) { d.mapping(n, key, entries) }}
 }
 

@@ -60,9 +60,7 @@ type file struct {
 	// subnetsAt are the values of the keys subnet and subnet6; nil if a key is missing.
 	subnetsAt [2]ast.Node
 	queues    queuesFile
-	mtuAt     ast.Node // values of the keys mtu and pathMtu, likewise
-	pathAt    ast.Node
-	pathMTU   int                 // value of the key pathMtu; 0 if it is missing
+	mtu       mtuKeys
 	further   map[string][]Host   // of each host, by its name, the NICs behind the first, without addresses
 	nicsAt    map[string]ast.Node // likewise the value of the key nics, if it has one
 	slowAt    ast.Node            // values of the keys slow and cost, likewise
@@ -211,12 +209,12 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		set(d, "name", &f.Name, func(s string) (string, error) { return s, CheckName(s) }),
 		set(d, "seed", &f.Seed, parseSeed),
 		{key: "mtu", set: func(n ast.Node) {
-			f.mtuAt = n
+			f.mtu.at = n
 			set(d, "mtu", &f.LinkMTU, parseMTU).set(n)
 		}},
 		{key: "pathMtu", set: func(n ast.Node) {
-			f.pathAt = n
-			set(d, "pathMtu", &f.pathMTU, parsePathMTU).set(n)
+			f.mtu.pathAt = n
+			set(d, "pathMtu", &f.mtu.path, parsePathMTU).set(n)
 		}},
 		set(d, "connect", &f.Connect, either(ConnectCM, ConnectTCP)),
 		set(d, "cable", &f.Cable, either(CableVeth, CableMemory)),
@@ -255,8 +253,9 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		list(d, "devices", &f.devices, maxDevices, func(n ast.Node) (e deviceEntry) { e.read(d, n); return e }),
 		list(d, "faults", &f.faults, maxFaults, d.faultEntry),
 	})
-	if err := d.linkMTU(f); err != nil {
-		d.errorf(f.pathAt, "pathMtu: %v", err)
+	var err error
+	if f.LinkMTU, err = f.mtu.linkMTU(f.LinkMTU); err != nil {
+		d.errorf(f.mtu.pathAt, "pathMtu: %v", err)
 	}
 	if f.Shared() && f.Slow == 0 { // slowMotion refuses the two together
 		if err := f.Share(); err != nil {

@@ -133,7 +133,7 @@ func (d *decoder) class(n ast.Node, c *portqueue.Class, f *classFile) {
 			set(d, "strict", &c.Strict, parseBool),
 			set(d, "weight", &c.Weight, number(1, portqueue.MaxWeight)),
 			set(d, "lossless", &c.Lossless, parseBool),
-			section(d, "ecn",
+			d.section("ecn",
 				required(set(d, "kmin", &c.ECN.KMin, parseMarkBytes)),
 				required(set(d, "kmax", &c.ECN.KMax, parseMarkBytes)),
 				required(set(d, "pmax", &c.ECN.PMax, parseMillionths)),
