@@ -42,7 +42,7 @@ func metricsCmd() *cobra.Command {
 				return err
 			}
 			mux := http.NewServeMux()
-			mux.Handle("GET /metrics", export.Handler(export.New(export.Config{Version: readVersion().Version, Racks: racks})))
+			mux.Handle("GET /metrics", export.New(export.Config{Version: readVersion().Version, Racks: racks}).Handler())
 			mux.Handle("GET /{$}", http.RedirectHandler("/metrics", http.StatusFound))
 			if err := say(cmd, "metrics at http://%s/metrics", l.Addr()); err != nil {
 				return err

@@ -52,12 +52,13 @@ type runOutput struct {
 }
 
 func runCmd() *cobra.Command {
-	cmd := runCmdOf(new(runFlags))
+	cmd := new(runFlags).command()
 	cmd.AddCommand(sweepCmd(), compareCmd(), plotCmd(), convertCmd(), generateCmd())
 	return cmd
 }
 
-func runCmdOf(f *runFlags) *cobra.Command {
+// command returns the command rdmalab run, whose flags set f.
+func (f *runFlags) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:       "run ycsb",
 		Short:     "Run a workload on a store and print throughput and latency",

@@ -34,7 +34,7 @@ func sweepCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	var base runFlags
-	run := runCmdOf(&base).Flags()
+	run := base.command().Flags()
 	run.VisitAll(func(f *pflag.Flag) {
 		if !slices.Contains(ownFlags, f.Name) {
 			cmd.Flags().AddFlag(f)
@@ -85,7 +85,7 @@ func combinations(over []string) (list [][]string, err error) {
 
 func runOf(args []string) (f *runFlags, values map[string]string, err error) {
 	f = new(runFlags)
-	cmd := runCmdOf(f)
+	cmd := f.command()
 	if err := cmd.Flags().Parse(args); err != nil {
 		return nil, nil, err
 	}

@@ -40,7 +40,7 @@ func TestRunFlagsRefused(t *testing.T) {
 		"--no-load --load-only":                          "nothing to do",
 	} {
 		var f runFlags
-		cmd := runCmdOf(&f)
+		cmd := f.command()
 		if err := cmd.Flags().Parse(strings.Fields(args)); err != nil {
 			t.Errorf("%s: %v", args, err)
 			continue
@@ -55,7 +55,7 @@ func TestRunFlagsRefused(t *testing.T) {
 // Each host is sent the operations of its clients, and all of them together are the trace.
 func TestTraceIsDivided(t *testing.T) {
 	var f runFlags
-	cmd := runCmdOf(&f)
+	cmd := f.command()
 	if err := cmd.Flags().Parse([]string{"--trace", "../store/trace/small.csv", "--clients", "3"}); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ type ListServer struct {
 // with immediate data Hit and the value. If no node has the key, the answer has immediate data Miss
 // and the bytes that the end of the list names (see AppendEnd).
 func (s *ListServer) Build(pool *Pool) ([]verbs.SGE, error) {
-	l, err := Recycle(pool, s.Worker, s.Answers)
+	l, err := s.Worker.Recycle(pool, s.Answers)
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func AppendTake(b []byte, lock uint64) []byte { return binary.BigEndian.AppendUi
 // this order. A client has at most one lock at a time, and sends a request only after the answer to
 // the one before.
 func (s *LockServer) Build(pool *Pool) ([][]verbs.SGE, error) {
-	l, err := Recycle(pool, s.Worker, s.Answers)
+	l, err := s.Worker.Recycle(pool, s.Answers)
 	if err != nil {
 		return nil, err
 	}

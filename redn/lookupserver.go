@@ -69,7 +69,7 @@ func (s *LookupServer) Build(pool *Pool, probes int) ([]verbs.SGE, error) {
 	if probes < 1 || probes > MaxProbes {
 		return nil, fmt.Errorf("redn: %d probes; choose 1 to %d", probes, MaxProbes)
 	}
-	l, err := Recycle(pool, s.Worker, s.Answers)
+	l, err := s.Worker.Recycle(pool, s.Answers)
 	if err != nil {
 		return nil, err
 	}

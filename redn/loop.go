@@ -57,7 +57,7 @@ type fix struct {
 // Recycle begins a loop in q. `on` are the other queues of the loop: each lap enables their
 // requests. All queues are managed and have no requests yet. Their rings compare only the low 16
 // bits of counts and indexes (Counts16).
-func Recycle(pool *Pool, q *Queue, on ...*Queue) (*Loop, error) {
+func (q *Queue) Recycle(pool *Pool, on ...*Queue) (*Loop, error) {
 	l := &Loop{q: q, on: on, pool: pool}
 	for _, each := range l.queues() {
 		if !each.Managed || !each.Counts16 || each.next != 0 || each.loop != nil {

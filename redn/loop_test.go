@@ -37,7 +37,7 @@ func newLooped(t testing.TB, blocks, onBlocks int) *looped {
 		t.Fatal(err)
 	}
 	m.pool = redn.NewPool(m.Data.At(poolAt, 1024))
-	if m.l, err = redn.Recycle(m.pool, m.loop, m.on); err != nil {
+	if m.l, err = m.loop.Recycle(m.pool, m.on); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -154,10 +154,10 @@ func TestRecycledWithoutAdd(t *testing.T) {
 // Recycle and Close refuse what cannot work.
 func TestRecycleRefuses(t *testing.T) {
 	m := newLooped(t, 8, 1)
-	if _, err := redn.Recycle(m.pool, m.loop); err == nil {
+	if _, err := m.loop.Recycle(m.pool); err == nil {
 		t.Error("a queue of another loop is accepted")
 	}
-	if _, err := redn.Recycle(m.pool, m.main); err == nil {
+	if _, err := m.main.Recycle(m.pool); err == nil {
 		t.Error("a queue with a doorbell is accepted")
 	}
 	m.count(3)

@@ -72,7 +72,7 @@ type Turing struct {
 
 // Build appends the requests of the loop to the two queues.
 func (t *Turing) Build(pool *Pool) (err error) {
-	if t.loop, err = Recycle(pool, t.Loop, t.On); err != nil {
+	if t.loop, err = t.Loop.Recycle(pool, t.On); err != nil {
 		return err
 	}
 	q, on := t.Loop, t.On

@@ -34,7 +34,7 @@ func (e *end) search() *search {
 	s.loop = s.lane.queue("loop", 0, verbs.RingInit{Blocks: SearchBlocks, Managed: true, Counts16: true})
 	s.on = s.lane.queue("on", 0, verbs.RingInit{Blocks: SearchOnBlocks, Managed: true, Counts16: true})
 	pool := redn.NewPool(s.lane.data.At(LoopPool, LoopData-LoopPool))
-	s.l = need(redn.Recycle(pool, s.loop.Queue, s.on.Queue))(e.t)
+	s.l = need(s.loop.Queue.Recycle(pool, s.on.Queue))(e.t)
 	// The break replaces the loop's last request by a SEND instead of a NOP. The test gets this SEND
 	// when all requests of the last lap are complete.
 	tell := sendring.Entry{Op: sendring.Send}

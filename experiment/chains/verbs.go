@@ -236,7 +236,7 @@ func (r *Run) laps(p *program) error {
 	if p.err != nil {
 		return p.err
 	}
-	l, err := redn.Recycle(p.Pool, q, on)
+	l, err := q.Recycle(p.Pool, on)
 	if err != nil {
 		return err
 	}

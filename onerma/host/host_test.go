@@ -427,7 +427,7 @@ func TestLender(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lender := host.Lend(r.process(t, 1), l, slog.New(slog.DiscardHandler))
+	lender := r.process(t, 1).Lend(l, slog.New(slog.DiscardHandler))
 	client := r.process(t, 0)
 	loan, err := host.Borrow(t.Context(), client, addr(1), 1<<16)
 	if err != nil {

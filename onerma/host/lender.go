@@ -56,9 +56,9 @@ type Lender struct {
 	ended bool
 }
 
-// Lend makes a Lender that lends memory of process p to the peers that connect to l. The listener
+// Lend makes a Lender that lends memory of the process to the peers that connect to l. The listener
 // and the process belong to the Lender, which Close ends.
-func Lend(p *Process, l net.Listener, log *slog.Logger) *Lender {
+func (p *Process) Lend(l net.Listener, log *slog.Logger) *Lender {
 	s := &Lender{proc: p, listener: l, conns: make(map[net.Conn]struct{})}
 	s.wg.Go(func() { AcceptAll(l.Accept, log, "a loan", s.begin) })
 	return s

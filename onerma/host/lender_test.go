@@ -32,7 +32,7 @@ func TestLenderGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lender := host.Lend(r.process(t, 1), &failing{Listener: l}, slog.New(slog.DiscardHandler))
+	lender := r.process(t, 1).Lend(&failing{Listener: l}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if loan, err := host.Borrow(ctx, r.process(t, 0), addr(1), 64); err != nil {

@@ -191,10 +191,6 @@ func (n *NIC) expire(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// owe is called when an operation that has requested size bytes is ended early. These bytes may
-// still be in flight, so they count in the window until one more timeout has passed.
-func owe(n *NIC, size int) { n.window.owe(size, n.last.Add(n.cfg.Timeout)) }
-
 // work sends all that may be sent now: the requests of WRITEs and REKEYs, which need no room in the
 // window; the requests of READs and the pulls that the window admits; and data.
 func (n *NIC) work(now clock.Time, out *packetio.Batch) {

@@ -58,7 +58,7 @@ func (p *Portal) Close() {
 	for _, i := range p.slots {
 		s := &p.nic.slots[i]
 		if s.state == waiting {
-			owe(p.nic, s.cmd.Length)
+			p.nic.window.owe(s.cmd.Length, p.nic.last.Add(p.nic.cfg.Timeout))
 		}
 		p.nic.abandon(i)
 		s.state, s.portal, s.cmd = idle, nil, Command{}

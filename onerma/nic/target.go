@@ -195,7 +195,7 @@ func (n *NIC) revoke(r *Region, out *packetio.Batch) {
 			n.egress.answer(&t.from, &h, onerma.AuthFail, c, &t.prev, out)
 		}
 		if t.state == pulling {
-			owe(n, int(t.head.Length))
+			n.window.owe(int(t.head.Length), n.last.Add(n.cfg.Timeout))
 		}
 		n.release(uint16(i))
 	}

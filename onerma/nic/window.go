@@ -110,7 +110,8 @@ func (w *window) admit() (waiter, bool) {
 func (w *window) refund(size int) { w.used -= size }
 
 // owe debits size bytes from the window until a given time, because they may still arrive until
-// then. The time must not be before that of an earlier call.
+// then: an operation that has requested them is ended early, and they are owed until one more timeout
+// has passed. The time must not be before that of an earlier call.
 func (w *window) owe(size int, until clock.Time) {
 	w.used += size
 	if k := len(w.owed); k > 0 && w.owed[k-1].until == until {

@@ -157,18 +157,19 @@ type chooser struct {
 	hot   uint64 // number of hot keys of a hotspot
 }
 
-func newChooser(cfg *RunConfig) *chooser {
-	c := &chooser{cfg: cfg, shape: cfg.Popularity.shape(&cfg.Workload)}
-	theta := cfg.Zipf
-	if c.shape == ShapeUniform {
+// chooser returns the chooser of one client.
+func (c *RunConfig) chooser() *chooser {
+	x := &chooser{cfg: c, shape: c.Popularity.shape(&c.Workload)}
+	theta := c.Zipf
+	if x.shape == ShapeUniform {
 		theta = 0
 	}
-	c.zipf = NewZipf(cfg.Keys, theta)
-	if cfg.Scramble && c.shape == ShapeZipf {
-		c.zipf.Scramble(scrambleSeed)
+	x.zipf = NewZipf(c.Keys, theta)
+	if c.Scramble && x.shape == ShapeZipf {
+		x.zipf.Scramble(scrambleSeed)
 	}
-	c.hot = min(cfg.Keys, max(1, uint64(math.Ceil(cfg.Popularity.HotKeys*float64(cfg.Keys)))))
-	return c
+	x.hot = min(c.Keys, max(1, uint64(math.Ceil(c.Popularity.HotKeys*float64(c.Keys)))))
+	return x
 }
 
 // scrambleSeed is the same for all clients of all runs. It does not matter which keys are popular,

@@ -11,7 +11,7 @@ import (
 
 // drawn counts how often each key is drawn.
 func drawn(cfg RunConfig, since time.Duration, ops uint64) []float64 {
-	c, r := newChooser(&cfg), rand.New(rand.NewPCG(3, 4))
+	c, r := cfg.chooser(), rand.New(rand.NewPCG(3, 4))
 	got := make([]float64, cfg.Keys)
 	for range 100_000 {
 		got[c.draw(r, since, ops)] += 1e-5
@@ -256,7 +256,7 @@ func FuzzParameters(f *testing.F) {
 		}
 		if cfg.Validate() == nil {
 			for i := range uint64(10) {
-				if k := newChooser(&cfg).draw(r, time.Duration(i)*time.Second, i); k >= 10 {
+				if k := cfg.chooser().draw(r, time.Duration(i)*time.Second, i); k >= 10 {
 					t.Errorf("%q: key %d", text, k)
 				}
 			}

@@ -71,7 +71,7 @@ func Generate(cfg RunConfig, n int, seed uint64, stop func() bool) []Op {
 		own := cfg
 		own.Client = client
 		c := &runner{cfg: own, rand: rand.New(rand.NewPCG(seed, uint64(client)))}
-		c.keys = newChooser(&c.cfg)
+		c.keys = c.cfg.chooser()
 		at := time.Duration(c.rand.Float64() * float64(period))
 		for range (n - client + cfg.Clients - 1) / cfg.Clients {
 			if stop != nil && stop() {

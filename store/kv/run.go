@@ -73,7 +73,7 @@ func newRunner(s Store, rt verbs.Runtime, cfg RunConfig) *runner {
 		cfg: cfg, store: s, line: TimelineOf(s), rt: rt, rand: rand.New(rand.NewPCG(r.Uint64(), r.Uint64())), misses: cfg.Workload.Delete > 0,
 		buf: make([]byte, 0, cfg.Value), result: &Result{Clients: 1},
 	}
-	c.keys = newChooser(&c.cfg)
+	c.keys = c.cfg.chooser()
 	return c
 }
 

@@ -41,7 +41,7 @@ func TestSearchForInsertedKeysFails(t *testing.T) {
 
 // keyCounts draws a million keys.
 func keyCounts(cfg RunConfig) []int {
-	c, r := newChooser(&cfg), rand.New(rand.NewPCG(3, 4))
+	c, r := cfg.chooser(), rand.New(rand.NewPCG(3, 4))
 	got := make([]int, cfg.Keys)
 	for range 1_000_000 {
 		got[c.draw(r, 0, 0)]++

@@ -22,7 +22,7 @@ type Client struct {
 
 // NewClient makes a Client of a store for values of up to largest bytes. The Client closes the
 // Conn.
-func NewClient(c *Conn, largest int) Client { return Client{Conn: c, largest: largest} }
+func (c *Conn) NewClient(largest int) Client { return Client{Conn: c, largest: largest} }
 
 // HolderOf returns the number of the memory server that has a key, from 0, as PlaceOf computes it.
 // If a server has lost its memory, clients may report only keys of that server as lost. A store

@@ -68,7 +68,7 @@ func Open(cfg passive.Config, deadline clock.Time) (*Client, error) {
 		return nil, err
 	}
 	s := shapeOf(super.Numbers)
-	return &Client{Client: passive.NewClient(conn, s.Value), shape: s, known: make(map[uint64]entry)}, nil
+	return &Client{Client: conn.NewClient(s.Value), shape: s, known: make(map[uint64]entry)}, nil
 }
 
 // entry is the entry of a key: its server, and its place there.

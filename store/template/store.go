@@ -82,7 +82,7 @@ func Open(cfg passive.Config, deadline clock.Time) (*Client, error) {
 		return nil, err
 	}
 	s := shapeOf(super.Numbers)
-	return &Client{Client: passive.NewClient(conn, s.Value), shape: s, spare: make([]uint32, conn.Servers())}, nil
+	return &Client{Client: conn.NewClient(s.Value), shape: s, spare: make([]uint32, conn.Servers())}, nil
 }
 
 // Shape describes the table.

@@ -20,7 +20,7 @@ var Kind = handler.Kind{
 
 func init() {
 	Kind.New = func(e *handler.Env) handler.Handler {
-		return New(Config{Kind: &Kind, Port: e.Port, MAC: e.MAC, Server: newBouncer, Silence: e.Silence, Failed: e.Failed, Missing: e.Missing})
+		return New(Config{Kind: &Kind, Port: e.Port, MAC: e.MAC, Server: (*Link).newBouncer, Silence: e.Silence, Failed: e.Failed, Missing: e.Missing})
 	}
 }
 

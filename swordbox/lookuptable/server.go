@@ -58,7 +58,7 @@ type bouncer struct {
 	flights         [hashes]uint16 // how many lookups in flight have a key with this hash modulo hashes
 }
 
-func newBouncer(l *Link, number uint32) Server {
+func (l *Link) newBouncer(number uint32) Server {
 	b := &bouncer{link: l}
 	b.channel.open(b, number)
 	return b

@@ -92,7 +92,7 @@ func scrape(t *testing.T, g *live.Reading, samples []metrics.Sample) string {
 		},
 	})
 	w := httptest.NewRecorder()
-	Handler(c).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	c.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if w.Code != http.StatusOK {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
 	}
@@ -286,7 +286,7 @@ func TestScrapesAreBounded(t *testing.T) {
 		<-hold
 		return nil, errors.New("gone")
 	}})
-	srv := httptest.NewServer(Handler(c))
+	srv := httptest.NewServer(c.Handler())
 	defer srv.Close()
 	codes := make(chan int)
 	get := func() {

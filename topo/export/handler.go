@@ -16,9 +16,9 @@ const (
 	scrapeWait = 10 * time.Second
 )
 
-// Handler serves the metrics of c in the text format of Prometheus and in OpenMetrics, whichever the
+// Handler serves the metrics in the text format of Prometheus and in OpenMetrics, whichever the
 // scraper asks for.
-func Handler(c *Collector) http.Handler {
+func (c *Collector) Handler() http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(c)
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: scrapeWait, ErrorHandling: promhttp.ContinueOnError})

@@ -90,7 +90,7 @@ func (a *application) lend() error {
 		_ = l.Close() // it has no connections
 		return err
 	}
-	a.lender = onermahost.Lend(p, l, a.h.log)
+	a.lender = p.Lend(l, a.h.log)
 	return nil
 }
 

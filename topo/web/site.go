@@ -98,7 +98,7 @@ func New(cfg Config) *Site {
 	}
 	mux.Handle("GET /", http.FileServerFS(page))
 	racks := func() []string { return []string{cfg.Rack} }
-	mux.Handle("GET /metrics", export.Handler(export.New(export.Config{Version: cfg.Version, Racks: racks, Read: cfg.Read})))
+	mux.Handle("GET /metrics", export.New(export.Config{Version: cfg.Version, Racks: racks, Read: cfg.Read}).Handler())
 	s.Handler = &guard{mux, cfg.Hosts}
 	return s
 }
