@@ -145,7 +145,7 @@ func New(env *Env, cfg Config) (*QP, error) {
 	q.req.sender = sender{core: c, sq: newSendQueue(cfg.MaxSendWR, cfg.MaxSGE, cfg.MaxInline)}
 	q.cmp = completer{core: c, req: &q.req}
 	q.unr = unreliableSender{sender: &q.req.sender}
-	q.rcv = newReceiver(c)
+	q.rcv.open(c)
 	q.rsp = responder{core: c, rcv: &q.rcv, answers: answers{core: c, rcv: &q.rcv}}
 	q.rsp.exec = executor{core: c, rcv: &q.rcv, answers: &q.rsp.answers}
 	q.forget()

@@ -39,14 +39,17 @@ const (
 	lastPause  = 50 * time.Millisecond
 )
 
-func newReceiver(c *core) receiver {
-	if c.cfg.XRC != nil {
-		return receiver{core: c, rq: newRecvQueue(1, maxSGEs)}
+// open makes the receive queue of a queue pair.
+func (r *receiver) open(c *core) {
+	r.core = c
+	switch srq := c.cfg.SRQ; {
+	case c.cfg.XRC != nil:
+		r.rq = newRecvQueue(1, maxSGEs)
+	case srq != nil:
+		r.rq, r.pd = newRecvQueue(1, srq.rq.maxSGE), srq.pd
+	default:
+		r.rq, r.pd = newRecvQueue(c.cfg.MaxRecvWR, c.cfg.MaxSGE), c.cfg.PD
 	}
-	if srq := c.cfg.SRQ; srq != nil {
-		return receiver{core: c, rq: newRecvQueue(1, srq.rq.maxSGE), pd: srq.pd}
-	}
-	return receiver{core: c, rq: newRecvQueue(c.cfg.MaxRecvWR, c.cfg.MaxSGE), pd: c.cfg.PD}
 }
 
 // reset empties the queue; the receives get no completions.

@@ -39,7 +39,7 @@ func (r *requester) start(a verbs.ToRTS) {
 	r.una, r.maxPSN = a.SendPSN, a.SendPSN
 	r.retry.start(a)
 	if r.sel = nil; r.selects() {
-		r.sel = newSelectiveSender(r)
+		r.sel = r.newSelectiveSender()
 	}
 }
 
@@ -148,11 +148,11 @@ func (r *requester) sendPacket(w *sendWQE, out *Actions) {
 		psn, last = w.first.Add(int(w.acked)), true
 		r.buildRead(w, tx)
 	case w.op == verbs.OpAtomicWrite:
-		buildAtomicWrite(w, tx, out)
+		w.buildAtomicWrite(tx, out)
 	case w.op == verbs.OpFlush:
-		buildFlush(w, tx)
+		w.buildFlush(tx)
 	case w.answered():
-		buildAtomic(w, tx)
+		w.buildAtomic(tx)
 	default:
 		if r.buildData(w, tx, last, out) != mem.OK {
 			w.status = verbs.LocProtErr
@@ -194,14 +194,14 @@ func (r *requester) buildRead(w *sendWQE, tx *wire.Packet) {
 
 // buildAtomicWrite builds the request packet of an ATOMIC_WRITE. The value is in host byte order,
 // as in a WRITE.
-func buildAtomicWrite(w *sendWQE, tx *wire.Packet, out *Actions) {
+func (w *sendWQE) buildAtomicWrite(tx *wire.Packet, out *Actions) {
 	tx.BTH.Opcode = wire.RCAtomicWrite
 	tx.RETH = wire.RETH{VA: w.remote, RKey: w.rkey, Length: atomicSize}
 	tx.Payload = out.alloc(atomicSize)
 	binary.NativeEndian.PutUint64(tx.Payload, w.swap)
 }
 
-func buildFlush(w *sendWQE, tx *wire.Packet) {
+func (w *sendWQE) buildFlush(tx *wire.Packet) {
 	tx.BTH.Opcode = wire.RCFlush
 	tx.RETH.RKey = w.rkey
 	if w.flush.Region {
@@ -217,7 +217,7 @@ func buildFlush(w *sendWQE, tx *wire.Packet) {
 	}
 }
 
-func buildAtomic(w *sendWQE, tx *wire.Packet) {
+func (w *sendWQE) buildAtomic(tx *wire.Packet) {
 	tx.AtomicETH = wire.AtomicETH{VA: w.remote, RKey: w.rkey, SwapOrAdd: w.compareAdd}
 	if w.op == verbs.OpCmpSwap || w.op == verbs.OpMaskedCmpSwap {
 		tx.AtomicETH.SwapOrAdd, tx.AtomicETH.Compare = w.swap, w.compareAdd

@@ -74,7 +74,7 @@ type selectiveSender struct {
 	notReady wire.PSN
 }
 
-func newSelectiveSender(r *requester) *selectiveSender {
+func (r *requester) newSelectiveSender() *selectiveSender {
 	limit := min(r.cfg.Recovery.Reach(r.cfg.Window), r.rtr.Ahead)
 	low, high := r.timeouts()
 	return &selectiveSender{
@@ -246,11 +246,11 @@ func (s *selectiveSender) emit(now clock.Time, pos, k, n uint32, again bool, out
 		tx.BTH.Opcode = wire.RCReadRequest
 		tx.RETH = wire.RETH{VA: w.remote + uint64(done), RKey: w.rkey, Length: min(n*s.mtu, w.length-done)}
 	case w.op == verbs.OpAtomicWrite:
-		buildAtomicWrite(w, tx, out)
+		w.buildAtomicWrite(tx, out)
 	case w.op == verbs.OpFlush:
-		buildFlush(w, tx)
+		w.buildFlush(tx)
 	case w.answered():
-		buildAtomic(w, tx)
+		w.buildAtomic(tx)
 	default:
 		sent, send := w.sent, s.sq.send
 		w.sent, s.sq.send = k, pos // what buildData builds
@@ -393,7 +393,7 @@ func (s *selectiveSender) answer(now clock.Time, p *wire.Packet, off int, out *A
 	switch {
 	case w.status != verbs.Success:
 		return
-	case !positive(p) || !fitsSelective(w, k, s.mtu, p):
+	case !positive(p) || !w.fitsSelective(k, s.mtu, p):
 		s.saw(p.BTH.Opcode, "bad")
 		if pos == s.sq.head {
 			s.cmp.badResponse(out)
@@ -420,7 +420,7 @@ func (s *selectiveSender) answer(now clock.Time, p *wire.Packet, off int, out *A
 
 // fitsSelective checks the kind and the length of response packet k of w. Whether it is FIRST,
 // MIDDLE, LAST or ONLY depends on which responses were requested together.
-func fitsSelective(w *sendWQE, k, mtu uint32, p *wire.Packet) bool {
+func (w *sendWQE) fitsSelective(k, mtu uint32, p *wire.Packet) bool {
 	op := p.BTH.Opcode
 	switch {
 	case w.atomic():

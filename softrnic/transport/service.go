@@ -35,7 +35,7 @@ var services [verbs.XRCTarget + 1]*service
 
 func init() { // a composite literal at the declaration would be an initialization cycle through the methods
 	services[verbs.RC] = &service{
-		opcodes: wire.ServiceRC, states: rcStates, receive: handleRC,
+		opcodes: wire.ServiceRC, states: rcStates, receive: (*QP).handleRC,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead,
 			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR,
 			verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite, verbs.OpFlush),
@@ -43,24 +43,27 @@ func init() { // a composite literal at the declaration would be an initializati
 			verbs.ModifyMaxRdAtomic | verbs.ModifyMaxDestRdAtomic,
 	}
 	services[verbs.UC] = &service{
-		opcodes: wire.ServiceUC, states: unreliableStates, receive: handleUC,
-		start: (*unreliableSender).startUC, packet: (*unreliableSender).packetUC,
+		opcodes: wire.ServiceUC, states: unreliableStates,
+		receive: func(q *QP, _ clock.Time, p *wire.Packet, out *Actions) { q.rsp.handleUC(p, out) },
+		start:   (*unreliableSender).startUC, packet: (*unreliableSender).packetUC,
 		ops:     opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR),
 		changes: verbs.ModifyAccess | verbs.ModifyPKey | verbs.ModifyDest,
 	}
 	services[verbs.UD] = &service{
-		opcodes: wire.ServiceUD, states: unreliableStates, receive: handleUD,
-		packet: (*unreliableSender).packetUD, datagram: true,
+		opcodes: wire.ServiceUD, states: unreliableStates,
+		// a datagram whose IP header the caller does not have
+		receive: func(q *QP, _ clock.Time, p *wire.Packet, out *Actions) { q.rsp.datagram(p, nil, out) },
+		packet:  (*unreliableSender).packetUD, datagram: true,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm), changes: verbs.ModifyQKey | verbs.ModifyPKey,
 	}
 	services[verbs.XRCInitiator] = &service{
-		opcodes: wire.ServiceXRC, states: rcStates, receive: handleRC, oneWay: true, requests: true,
+		opcodes: wire.ServiceXRC, states: rcStates, receive: (*QP).handleRC, oneWay: true, requests: true,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead,
 			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR),
 		changes: verbs.ModifyAccess | inRetries | verbs.ModifyPKey | verbs.ModifyDest | verbs.ModifyMaxRdAtomic,
 	}
 	services[verbs.XRCTarget] = &service{
-		opcodes: wire.ServiceXRC, states: rcStates, receive: handleRC, oneWay: true,
+		opcodes: wire.ServiceXRC, states: rcStates, receive: (*QP).handleRC, oneWay: true,
 		changes: verbs.ModifyAccess | verbs.ModifyRNRTimer | verbs.ModifyTimeout | verbs.ModifyPKey | verbs.ModifyDest | verbs.ModifyMaxDestRdAtomic,
 	}
 }
@@ -76,7 +79,7 @@ func (q *QP) send(now clock.Time, out *Actions) {
 
 // handleRC handles a packet of a reliable connection, also an extended one. In RTR it drops responses, because nothing
 // was sent.
-func handleRC(q *QP, now clock.Time, p *wire.Packet, out *Actions) {
+func (q *QP) handleRC(now clock.Time, p *wire.Packet, out *Actions) {
 	switch {
 	case !p.BTH.Opcode.Is(wire.OpResponse):
 		q.rsp.handle(now, p, out)
@@ -86,11 +89,6 @@ func handleRC(q *QP, now clock.Time, p *wire.Packet, out *Actions) {
 		q.saw(p.BTH.Opcode, "state")
 	}
 }
-
-func handleUC(q *QP, _ clock.Time, p *wire.Packet, out *Actions) { q.rsp.handleUC(p, out) }
-
-// handleUD handles a datagram whose IP header the caller does not have.
-func handleUD(q *QP, _ clock.Time, p *wire.Packet, out *Actions) { q.rsp.datagram(p, nil, out) }
 
 func opSet(ops ...verbs.WROpcode) (set uint32) {
 	for _, op := range ops {
