@@ -308,7 +308,7 @@ func (h *Host) charge() {
 	if h.rack.opt.Cost == nil {
 		return
 	}
-	h.card = cost.NewCard(&h.rack.opt.Cost.NIC, h.locate, h.rack.seed+uint64(h.index))
+	h.card = h.rack.opt.Cost.NIC.NewCard(h.locate, h.rack.seed+uint64(h.index))
 	h.rack.net.SetTiming(h.node, cardTiming{h.card})
 }
 

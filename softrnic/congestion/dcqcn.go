@@ -41,7 +41,7 @@ const (
 
 // NewDCQCN returns the reaction point of one queue pair, at line rate. It reads p at each event, so
 // that changes of *p apply at once. p must be valid.
-func NewDCQCN(p *Params) *DCQCN {
+func (p *Params) NewDCQCN() *DCQCN {
 	d := &DCQCN{p: p, alpha: uint64(p.InitialAlpha) << (alphaBits - 10)}
 	d.rate = d.line()
 	d.target = d.rate

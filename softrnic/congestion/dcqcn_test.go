@@ -30,7 +30,7 @@ func profile(t testing.TB, name string, rate int64) *Params {
 // alpha. Then alpha decays by 1-g in each period without a CNP (DCQCN, SIGCOMM 2015, section 3).
 func TestFirstCNPsHalve(t *testing.T) {
 	p := profile(t, ProfilePaper, 40_000_000_000)
-	d := NewDCQCN(p)
+	d := p.NewDCQCN()
 	if d.Deadline() != clock.Never {
 		t.Fatalf("before the first CNP a timer runs: %v", d.Deadline())
 	}
@@ -58,7 +58,7 @@ func TestFirstCNPsHalve(t *testing.T) {
 // Alpha after n periods is exactly that of n multiplications in fixed point, however late Tick is.
 func TestAlphaIsExact(t *testing.T) {
 	p := profile(t, ProfilePaper, 40_000_000_000)
-	d := NewDCQCN(p)
+	d := p.NewDCQCN()
 	d.Notified(0)
 	d.Tick(1000 * 55 * us)
 	want := uint64(1 << alphaBits)
@@ -73,7 +73,7 @@ func TestAlphaIsExact(t *testing.T) {
 // Five increases bring the rate back by halves, then the target grows by rp_ai_rate.
 func TestStagesOfIncrease(t *testing.T) {
 	p := profile(t, ProfilePaper, 40_000_000_000)
-	d := NewDCQCN(p)
+	d := p.NewDCQCN()
 	d.Notified(0)
 	d.Notified(10 * us) // rate 10 Gbit/s, target 20 Gbit/s
 	rate, target := int64(10_000_000_000), int64(20_000_000_000)
@@ -116,7 +116,7 @@ func TestGoldenTrace(t *testing.T) {
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	g, now := generator(53), clock.Time(0)
-	d := NewDCQCN(profile(t, ProfilePaper, 40_000_000_000))
+	d := profile(t, ProfilePaper, 40_000_000_000).NewDCQCN()
 	worst, rows := 0.0, 0
 	for i := range 10_000 {
 		rarity := []uint64{16, 256, 100_000, 8, 64}[i/1000%5]
@@ -155,7 +155,7 @@ func TestGoldenTrace(t *testing.T) {
 // without a CNP, and the target is lowered only after an increase by the timer.
 func TestProfileMLX(t *testing.T) {
 	p := profile(t, ProfileMLX, 100_000_000_000)
-	d := NewDCQCN(p)
+	d := p.NewDCQCN()
 	cuts := func() int64 { r, _ := d.Limit(); return r }
 	d.Notified(0)
 	first := cuts()
@@ -227,7 +227,7 @@ func TestLateTicksGiveTheSame(t *testing.T) {
 		if r.IntN(3) == 0 {
 			p.ByteReset = 0
 		}
-		lazy, eager := NewDCQCN(p), NewDCQCN(p)
+		lazy, eager := p.NewDCQCN(), p.NewDCQCN()
 		for i, ev := range script(r, 300) {
 			ev(lazy, false)
 			ev(eager, true)
@@ -247,7 +247,7 @@ func TestLateTicksGiveTheSame(t *testing.T) {
 func TestIdleTimersStop(t *testing.T) {
 	for _, name := range Profiles() {
 		p := profile(t, name, 40_000_000_000)
-		d := NewDCQCN(p)
+		d := p.NewDCQCN()
 		for i := range 500 {
 			d.Notified(clock.Time(i) * 50 * us)
 		}
@@ -310,7 +310,7 @@ func TestValidate(t *testing.T) {
 func TestTickIsBounded(t *testing.T) {
 	p := profile(t, ProfilePaper, 40e9)
 	p.AIRate, p.HAIRate, p.TimeReset = 1, 1, time.Microsecond
-	d := NewDCQCN(p)
+	d := p.NewDCQCN()
 	d.Notified(0)
 	d.Tick(clock.Time(100 * 365 * 24 * time.Hour)) // at a step each microsecond the test would not end
 	if rate, _ := d.Limit(); d.active || rate != 0 && rate < p.MaxRate {

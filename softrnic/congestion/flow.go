@@ -33,7 +33,7 @@ func (c *Config) NewFlow() *Flow {
 
 // controllers makes the Controller of each algorithm. AlgorithmNone has none. Register adds to it.
 var controllers = map[string]func(p *Params) Controller{
-	AlgorithmDCQCN:  func(p *Params) Controller { return NewDCQCN(p) },
+	AlgorithmDCQCN:  func(p *Params) Controller { return p.NewDCQCN() },
 	AlgorithmFixed:  func(p *Params) Controller { return NewFixed(&p.MaxRate) },
 	AlgorithmNone:   nil,
 	AlgorithmSwift:  func(p *Params) Controller { return p.NewSwift() },

@@ -75,7 +75,7 @@ func TestArrive(t *testing.T) {
 		{"no RoCE", []step{{7, []byte("an ARP request, perhaps"), 7}, {8, nil, 8}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := NewCard(nic(), locate, 1)
+			c := nic().NewCard(locate, 1)
 			for i, s := range tc.steps {
 				if got := c.Arrive(s.now, s.frame); got != s.want {
 					t.Errorf("step %d: handed over at %v, want %v", i, got, s.want)
@@ -90,7 +90,7 @@ func TestStall(t *testing.T) {
 	begin := func(share float64, seed uint64) (at []clock.Time) {
 		n := nic()
 		n.Stall = Stall{Share: share, Mean: time.Microsecond}
-		c := NewCard(n, locate, seed)
+		c := n.NewCard(locate, seed)
 		for i := range clock.Time(1000) {
 			at = append(at, c.Begin(10*i, packet(wire.RCCmpSwap, wire.QPN(i%4), hostKey, 0, 0)))
 		}
@@ -123,7 +123,7 @@ func TestStall(t *testing.T) {
 	const requests = 20_000
 	n := nic()
 	n.Stall = Stall{Share: 0.25, Mean: 4 * time.Microsecond}
-	for i, c := wire.QPN(0), NewCard(n, locate, 3); i < requests; i++ {
+	for i, c := wire.QPN(0), n.NewCard(locate, 3); i < requests; i++ {
 		sum += c.Begin(0, packet(wire.RCWriteOnly, i, hostKey, 0, 8))
 	}
 	if mean := sum / requests; mean < 950 || mean > 1050 {
@@ -137,7 +137,7 @@ func TestSlots(t *testing.T) {
 	w, cas := wire.RCWriteOnly, wire.RCCmpSwap
 	n := nic()
 	n.Atomic.Slots = 4096
-	c := NewCard(n, locate, 1)
+	c := n.NewCard(locate, 1)
 	for i, s := range []step{
 		{0, packet(cas, 1, hostKey, 8, 0), 340},
 		{0, packet(cas, 2, hostKey, 8+4096, 0), 2340},
@@ -152,7 +152,7 @@ func TestSlots(t *testing.T) {
 }
 
 func TestDepart(t *testing.T) {
-	c := NewCard(nic(), locate, 1)
+	c := nic().NewCard(locate, 1)
 	for i, s := range []struct {
 		now    clock.Time
 		frame  []byte
@@ -177,7 +177,7 @@ func TestDepart(t *testing.T) {
 func TestRatesAreExact(t *testing.T) {
 	n := nic()
 	n.Write.Total = 63_000_000
-	c := NewCard(n, locate, 1)
+	c := n.NewCard(locate, 1)
 	const packets = 63_000
 	var last clock.Time
 	for i := range packets {
@@ -190,7 +190,7 @@ func TestRatesAreExact(t *testing.T) {
 
 // The state of a card is bounded, however many queue pair numbers arrive.
 func TestMemoryIsBounded(t *testing.T) {
-	c := NewCard(nic(), locate, 1)
+	c := nic().NewCard(locate, 1)
 	now := clock.Time(0)
 	for i := range wire.QPN(3 * maxPairs) {
 		now += 10_000
@@ -274,7 +274,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add(packet(wire.RCCmpSwap, 1, hostKey, 8, 0))
 	f.Add(packet(wire.RCReadRequest, 1, deviceKey, 1<<62, 0))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, x := NewCard(nic(), locate, 1), NewBox(&Switch{Cores: 3, Rewrite: 1})
+		c, x := nic().NewCard(locate, 1), NewBox(&Switch{Cores: 3, Rewrite: 1})
 		for range 2 {
 			if c.Arrive(5, b) < 5 || c.Depart(5, b, true) < 5 || x.Depart(5, b, nil) < 5 {
 				t.Error("a frame goes back in time")
@@ -284,7 +284,7 @@ func FuzzFrames(f *testing.F) {
 }
 
 func BenchmarkArrive(b *testing.B) {
-	c, p := NewCard(nic(), locate, 1), packet(wire.RCCmpSwap, 1, hostKey, 8, 0)
+	c, p := nic().NewCard(locate, 1), packet(wire.RCCmpSwap, 1, hostKey, 8, 0)
 	b.ReportAllocs()
 	for i := range b.N {
 		c.Arrive(clock.Time(i)*1000, p)

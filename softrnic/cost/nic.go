@@ -52,12 +52,12 @@ type peer struct {
 // maxPairs is the number of queue pairs beyond which a card forgets idle ones.
 const maxPairs = 1 << 14
 
-// NewCard returns a Card that applies the costs of nic. It looks up addresses by the function
+// NewCard returns a Card that applies the costs of the NIC. It looks up addresses by the function
 // memory. seed decides which requests stall.
-func NewCard(nic *NIC, memory Memory, seed uint64) *Card {
+func (n *NIC) NewCard(memory Memory, seed uint64) *Card {
 	return &Card{
-		nic: nic, memory: memory, here: make(map[wire.QPN]*pair), peers: make(map[peer]pico), words: newWords(),
-		slots: make([]pico, nic.Atomic.Slots/8), stalls: rand.New(rand.NewPCG(seed, 0)),
+		nic: n, memory: memory, here: make(map[wire.QPN]*pair), peers: make(map[peer]pico), words: newWords(),
+		slots: make([]pico, n.Atomic.Slots/8), stalls: rand.New(rand.NewPCG(seed, 0)),
 	}
 }
 

@@ -18,9 +18,9 @@ type NIC struct {
 // NIC has made.
 type Dropped struct{ Arrived, Made uint64 }
 
-// NewNIC returns a NIC with the costs of m. memory and seed are those of cost.NewCard.
+// NewNIC returns a NIC with the costs of m. memory and seed are those of cost.NIC.NewCard.
 func NewNIC(m *cost.Model, memory cost.Memory, seed uint64) *NIC {
-	return &NIC{card: cost.NewCard(&m.NIC, memory, seed), line: cost.NewLine(&m.Link)}
+	return &NIC{card: m.NIC.NewCard(memory, seed), line: cost.NewLine(&m.Link)}
 }
 
 // Arrived takes a frame that the link has delivered at the time `now`. Due gives it to the NIC's state

@@ -31,7 +31,7 @@ func TestOpenBecomesAFrame(t *testing.T) {
 		if f.Len() != len(data) || !bytes.Equal(data, o.Frame.AppendTo(nil)) || !wire.CheckICRC(data) || f.Packets() != 1 || f.Splittable() {
 			t.Errorf("%d bytes: length %d of %d", n, f.Len(), len(data))
 		}
-		if mtu := len(data) - minFrame; !Fits(f, mtu) || Fits(f, mtu-1) {
+		if mtu := len(data) - minFrame; !f.Fits(mtu) || f.Fits(mtu-1) {
 			t.Errorf("%d bytes: fits another MTU than %d", n, mtu)
 		}
 	}

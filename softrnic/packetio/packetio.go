@@ -160,7 +160,7 @@ const minFrame = 14
 
 // Fits reports whether a link with this MTU takes f. A packet may have as many bytes as the MTU, an
 // Ethernet header and, if it has one, a VLAN tag together. A super-frame may be longer.
-func Fits(f *Frame, mtu int) bool {
+func (f *Frame) Fits(mtu int) bool {
 	n := f.Len()
 	switch {
 	case n < minFrame || n > MaxFrame || f.SegSize > MaxFrame:

@@ -128,7 +128,7 @@ type Notes struct {
 // there are Kept of them.
 func (n *Notes) Add(x Note) *Note {
 	n.count(&x)
-	if fatal(&x) && !n.ended {
+	if x.fatal() && !n.ended {
 		n.end, n.ended = x, true
 	}
 	if len(n.ring) < Kept {
@@ -144,8 +144,8 @@ func (n *Notes) Add(x Note) *Note {
 	return p
 }
 
-// fatal reports whether a note says why a queue pair has failed.
-func fatal(x *Note) bool { return x.Kind == Failed || x.Kind == Refused || x.Kind == Ended }
+// fatal reports whether the note says why a queue pair has failed.
+func (x *Note) fatal() bool { return x.Kind == Failed || x.Kind == Refused || x.Kind == Ended }
 
 func (n *Notes) count(x *Note) {
 	t := &n.Totals

@@ -86,12 +86,12 @@ func (c *Context) SharePD(other verbs.PD) (verbs.PD, error) {
 	if err := c.open(op); err != nil {
 		return nil, err
 	}
-	handle := newPD(c, o.pd)
+	handle := c.newPD(o.pd)
 	handle.borrowed = true
 	return listed(c.pds, handle), nil
 }
 
-func newPD(c *Context, p *engine.PD) *pd {
+func (c *Context) newPD(p *engine.PD) *pd {
 	return &pd{
 		ctx: c, pd: p, mrs: make(map[*mr]struct{}), qps: make(map[*qp]struct{}), ahs: make(map[*ah]struct{}),
 		srqs: make(map[*srq]struct{}), mws: make(map[*mw]struct{}),

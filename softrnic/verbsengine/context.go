@@ -63,7 +63,7 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 		return nil, err
 	}
 	p.SetOwner(c.owner)
-	return listed(c.pds, newPD(c, p)), nil
+	return listed(c.pds, c.newPD(p)), nil
 }
 
 func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {

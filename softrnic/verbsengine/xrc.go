@@ -28,7 +28,7 @@ func (c *Context) AllocXRCD() (verbs.XRCD, error) {
 	if err := x.Alloc(e); err != nil {
 		return nil, err
 	}
-	return listed(c.xrcds, &xrcd{x: x, targets: newPD(c, nil)}), nil
+	return listed(c.xrcds, &xrcd{x: x, targets: c.newPD(nil)}), nil
 }
 
 func (x *xrcd) CreateTarget(init verbs.QPInit) (verbs.QP, error) {
@@ -65,7 +65,7 @@ func (c *Context) ShareXRCD(other verbs.XRCD) (verbs.XRCD, error) {
 	if err := c.open(op); err != nil {
 		return nil, err
 	}
-	return listed(c.xrcds, &xrcd{x: o.x, targets: newPD(c, nil), borrowed: true}), nil
+	return listed(c.xrcds, &xrcd{x: o.x, targets: c.newPD(nil), borrowed: true}), nil
 }
 
 // giveBack ends a handle that ShareXRCD has made. The caller has exclusive use of the engine.

@@ -28,7 +28,7 @@ func igmpOf(n int, msg ...byte) []byte {
 func mldOf(n int, msg ...byte) []byte {
 	ip := IPv6{NextHeader: hopByHop, HopLimit: 1, Src: [16]byte{0xfe, 0x80, 15: 1}, Dst: [16]byte{0xff, 2, 15: 1}}
 	binary.BigEndian.PutUint16(msg[2:], 0)
-	binary.BigEndian.PutUint16(msg[2:], checksumV6(&ip, msg))
+	binary.BigEndian.PutUint16(msg[2:], ip.checksum(msg))
 	eth := Ethernet{Type: EtherTypeIPv6}
 	b := ip.AppendTo(eth.AppendTo(nil), 8*(n+1)+len(msg))
 	b = append(b, append([]byte{protocolICMPv6, byte(n)}, make([]byte, 8*(n+1)-2)...)...)

@@ -191,7 +191,7 @@ func (m *Membership) parseMLD(b []byte) error {
 		return ErrNotMembership
 	}
 	msg = msg[8+8*int(msg[1]):]
-	if len(msg)%2 != 0 || checksumV6(&ip, msg) != 0 {
+	if len(msg)%2 != 0 || ip.checksum(msg) != 0 {
 		return ErrNotMembership
 	}
 	m.Source = netip.AddrFrom16(ip.Src)
@@ -318,7 +318,7 @@ func (m *Membership) AppendTo(b []byte, src MAC) []byte {
 	b = append(b, protocolICMPv6, 0, 5, 2, 0, 0, 1, 0) // Router Alert for MLD, and padding
 	start := len(b)
 	b = m.appendMLD(b)
-	binary.BigEndian.PutUint16(b[start+2:], checksumV6(&ip, b[start:]))
+	binary.BigEndian.PutUint16(b[start+2:], ip.checksum(b[start:]))
 	return b
 }
 
@@ -401,8 +401,8 @@ func (m *Membership) appendRecords(b []byte) []byte {
 	return b
 }
 
-// checksumV6 returns the checksum of an ICMPv6 message with its pseudo-header (RFC 4443, 2.3).
-func checksumV6(ip *IPv6, msg []byte) uint16 {
+// checksum returns the checksum of an ICMPv6 message with its pseudo-header (RFC 4443, 2.3).
+func (h *IPv6) checksum(msg []byte) uint16 {
 	n := uint32(len(msg))
-	return checksum(ip.Src[:], ip.Dst[:], []byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n), 0, 0, 0, protocolICMPv6}, msg)
+	return checksum(h.Src[:], h.Dst[:], []byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n), 0, 0, 0, protocolICMPv6}, msg)
 }

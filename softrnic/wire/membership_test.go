@@ -192,7 +192,7 @@ func TestQueriesOfNoVersion(t *testing.T) {
 				}
 				msg := b[ethernetLen+ipv6Len+8:]
 				msg[2], msg[3] = 0, 0
-				binary.BigEndian.PutUint16(msg[2:], checksumV6(&ip, msg))
+				binary.BigEndian.PutUint16(msg[2:], ip.checksum(msg))
 			}
 			var got Membership
 			if err := got.Parse(b); (err == nil) != (more == lengths) || err == nil && got.Old {

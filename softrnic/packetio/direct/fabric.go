@@ -38,7 +38,7 @@ func (f *Fabric) Link(host string) *Link {
 	defer f.linksMu.Unlock()
 	l := f.links[host]
 	if l == nil {
-		l = newLink(f)
+		l = f.newLink()
 		f.links[host] = l
 	}
 	return l

@@ -26,7 +26,7 @@ type side struct {
 	down atomic.Bool
 }
 
-func newLink(f *Fabric) *Link { return &Link{fabric: f, host: side{in: queue{last: true}}} }
+func (f *Fabric) newLink() *Link { return &Link{fabric: f, host: side{in: queue{last: true}}} }
 
 // Host opens the host's end; mtu is the longest frame in bytes without its Ethernet header and tag.
 // A port that was open before is closed.
@@ -165,7 +165,7 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	for i := range b.Frames {
 		f := &b.Frames[i]
 		size := f.Len() // put may return an open packet
-		if !open || !packetio.Fits(f, p.mtu) || !q.put(f) {
+		if !open || !f.Fits(p.mtu) || !q.put(f) {
 			dropped += f.Packets()
 			if f.Open != nil {
 				f.Open.Return()

@@ -265,7 +265,7 @@ func (p *Port) put(j *joint, frames []packetio.Frame, limit int) (n, length int,
 			return p.putRun(j, frames[:run.Frames], &run)
 		}
 	}
-	if length = len(f.Data); !packetio.Fits(f, p.cfg.MTU) {
+	if length = len(f.Data); !f.Fits(p.cfg.MTU) {
 		return 1, length, false
 	}
 	mem, offset, ok := j.tx.reserve(length)
