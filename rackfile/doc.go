@@ -110,7 +110,7 @@
 //	      rate: 1Gbit        # with action buffer: rate of the port to the server, in bits a second. Required with it.
 //	      high: 64           # with action buffer: waiting frames at which the next ones go to the ring, 1 to 16384. Default 64.
 //	      low: 8             # with action buffer: frames come back when fewer wait in the switch. Default 8.
-//	      entries: 4096      # with action buffer: entries of the ring, 1 to 1048576. Default 4096.
+//	      entries: 4096      # with action buffer: entries of the ring, 1 to 1073741824. Default 4096.
 //	      entry: 2048        # with action buffer: bytes of an entry, 512, 1024, 1552, 2048 or 4096. Default 2048.
 //	      offset: 0x1000     # with action buffer: offset of the ring in that memory, a multiple of 8. Default 0.
 //	      table: "ms0,ms1"   # with action lookup: memory servers, at most 8, whose memory holds the table. Required with it.
@@ -120,7 +120,7 @@
 //	      vport: 80          # with vip: the port of these connections, 1 to 65535. Required with it.
 //	      pool: "web0,web1"  # with vip: hosts that get new connections, at most 8. Required with it.
 //	      drain: web0        # with vip: hosts that keep their connections and get no new ones. Default none.
-//	      capacity: 65536    # with action lookup: slots of 64 bytes on each server, 1 to 16777216. Default 65536.
+//	      capacity: 65536    # with action lookup: slots of 64 bytes on each server, 1 to 1073741824. Default 65536.
 //	      cells: 512         # with action lookup: cells on each server for packets, 1 to 65536. Default 512.
 //	      cell: 2048         # with action lookup: bytes of a cell, 512, 1024, 2048 or 4096. Default 2048.
 //	      cache: 1024        # with action lookup: entries that the switch keeps, 0 to 65536. Default 1024.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -134,27 +136,38 @@ func lookupView(b []byte) []byte { return b[14:34] }
 // A million entries and packets of flows by a Zipf distribution: each packet that arrives has what its
 // entry does, none arrives twice or with another one's bytes, and hits and misses are counted exactly.
 // With faults on the link to a server, packets that do not arrive are counted as lost. PSNs wrap around.
+// In one case the table is at the end of a server's region of ten gigabytes, whose other pages nothing
+// touches.
 func TestLookupMillionEntries(t *testing.T) {
-	for name, rules := range map[string][]fault.Rule{
-		"calm": nil,
-		"faults": {
+	for name, c := range map[string]struct {
+		base  uint64
+		rules []fault.Rule
+	}{
+		"calm": {},
+		"far":  {base: 0x24c000000},
+		"faults": {rules: []fault.Rule{
 			{Link: "ms1", Kind: fault.Loss, Probability: 0.002},
 			{Link: "ms1", Kind: fault.Duplicate, Probability: 0.01},
 			{Link: "ms1", Kind: fault.Reorder, Probability: 0.005, Delay: 20 * time.Microsecond},
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			rules := c.rules
 			r := &millionRun{seen: make([]bool, millionFrames), last: make(map[int]int)}
 			e := newEnv(Scenario{Name: "lookup"}, 1, Options{})
 			t.Cleanup(e.finish)
 			r.lenders = lenders{env: e, group: "lookup"}
-			err := e.build(lenderRack(2, 3, `{id: look, server: cn0, action: lookup, table: "ms1,ms2", capacity: 1048576, cells: 512, cache: 1024}`),
+			err := e.build(lenderRack(2, 3, fmt.Sprintf(`{id: look, server: cn0, action: lookup, table: "ms1,ms2", base: "%#x", capacity: 1048576, cells: 512, cache: 1024}`, c.base)),
 				simrack.Options{Seed: 1, Datagrams: true, Delay: time.Microsecond, Wrap: r.wrap, FirstPSN: psnNearWrap})
 			if err != nil {
 				t.Fatal(err)
 			}
 			l := lookuptable.LayoutOf(&e.rack.Spec.Switch.Rules[0])
-			r.lend(3, int(l.End()))
+			if c.base == 0 {
+				r.lend(3, int(l.End()))
+			} else {
+				r.lendMapped(t, 3, int(l.End()))
+			}
 			r.fill(&l)
 			e.setFaults(rules)
 			e.rack.At(0, e.rack.Announce)
@@ -173,6 +186,20 @@ func TestLookupMillionEntries(t *testing.T) {
 				t.Errorf("%d packets did not arrive: %v", gone, c)
 			}
 		})
+	}
+}
+
+// lendMapped makes n hosts lend memory of which only the pages that are touched exist.
+func (r *millionRun) lendMapped(t *testing.T, n, size int) {
+	t.Helper()
+	for i := range n {
+		b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANONYMOUS|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Munmap(b) })
+		r.memory = append(r.memory, b)
+		r.serve(i)
 	}
 }
 

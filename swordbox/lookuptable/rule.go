@@ -15,9 +15,10 @@ import (
 
 // Bounds of rules with action lookup.
 const (
-	// MaxCapacity is how many home slots a table can have on a server. MaxCells is how many cells a
-	// server can have for frames. MaxCache is how many entries the switch can keep.
-	MaxCapacity, MaxCells, MaxCache = 1 << 24, 1 << 16, 1 << 16
+	// MaxCapacity is how many home slots a table can have on a server, as far as the length of its region
+	// allows. MaxCells is how many cells a server can have for frames. MaxCache is how many entries the
+	// switch can keep.
+	MaxCapacity, MaxCells, MaxCache = 1 << 30, 1 << 16, 1 << 16
 
 	defaultCapacity, defaultCells, defaultCell, defaultCache = 1 << 16, 512, 2048, 1024
 )

@@ -43,7 +43,7 @@ func TestRules(t *testing.T) {
 		"table=ms0,ms0":                         `"ms0" is there twice`,
 		"table=ms0 match=port":                  "use one of flow, destination",
 		"table=ms0 miss=keep":                   "use one of forward, drop",
-		"table=ms0 capacity=16777217":           "no number from 1 to 16777216",
+		"table=ms0 capacity=1073741825":         "no number from 1 to 1073741824",
 		"table=ms0 cells=0":                     "no number from 1",
 		"table=ms0 cell=100":                    "use one of 512, 1024, 2048, 4096",
 		"table=ms0 cache=65537":                 "no number from 0 to 65536",

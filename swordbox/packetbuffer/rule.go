@@ -16,9 +16,9 @@ import (
 
 // Bounds of rules with action buffer.
 const (
-	// MaxEntries is how many entries a ring can have. MaxHigh is how many frames can wait in the
-	// switch.
-	MaxEntries, MaxHigh = 1 << 20, 1 << 14
+	// MaxEntries is how many entries a ring can have: more than any server has memory for, whose region's
+	// length is the bound (extmem.Area.Grant). MaxHigh is how many frames can wait in the switch.
+	MaxEntries, MaxHigh = 1 << 30, 1 << 14
 
 	defaultEntries, defaultEntry = 4096, 2048
 	defaultHigh, defaultLow      = 64, 8
@@ -50,7 +50,7 @@ var Buffer = rules.Register(rules.Definition{
 			frameBytes, MaxHigh, defaultHigh), extmem.Between(1, MaxHigh)),
 		rules.Option(keyLow, "8", fmt.Sprintf("with action buffer: when fewer frames than this, and fewer than this number times %d bytes, wait in the switch, frames come back from the ring; 1 to %s; default: %d, or %s if that is less",
 			frameBytes, keyHigh, defaultLow, keyHigh), extmem.Between(1, MaxHigh)),
-		rules.Option(keyEntries, "4096", fmt.Sprintf("with action buffer: entries of the ring on all servers together, 1 to %d; default: %d", MaxEntries, defaultEntries),
+		rules.Option(keyEntries, "4096", fmt.Sprintf("with action buffer: entries of the ring on all servers together, 1 to %d, as far as the servers' memory has room; default: %d", MaxEntries, defaultEntries),
 			extmem.Between(1, MaxEntries)),
 		rules.Option(keyEntry, "2048", fmt.Sprintf("with action buffer: bytes of an entry, of which %d are a header; one of %s, and at most the path MTU; default: %d",
 			framering.HeaderLen, strings.Join(entrySizes, ", "), defaultEntry), extmem.OneOf(entrySizes...)),

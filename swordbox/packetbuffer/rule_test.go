@@ -54,7 +54,7 @@ func TestRules(t *testing.T) {
 		"ring=a,b,c,d,e,f,g,h,i rate=1Gbit":       "9 servers; at most 8",
 		"ring=ms0 rate=1Gbit low=9 high=8":        "low 9 is above high 8",
 		"ring=ms0 rate=1Gbit high=0":              "no number from 1",
-		"ring=ms0 rate=1Gbit entries=1048577":     "no number from 1 to 1048576",
+		"ring=ms0 rate=1Gbit entries=1073741825":  "no number from 1 to 1073741824",
 		"ring=ms0 rate=1Gbit entry=1000":          "use one of 512, 1024, 1552, 2048, 4096",
 		"ring=ms0 rate=1Gbit offset=4":            "use a multiple of 8",
 		"ring=ms0 rate=1Gbit mtu=1024":            "longer than the path MTU of 1024",
