@@ -3,7 +3,8 @@
 // issued, and which ones are tried again. The paper calls the slots and completions of a process a
 // CommandPortal (nic.Portal), and this part the CommandExecutor.
 //
-// Congestion control is algorithm 1 of the paper. An executor has one local window. This window
+// A Policy sets the congestion windows; Executor.Use replaces it while transfers go on, and Register adds
+// one of another module. The default is algorithm 1 of the paper. An executor has one local window. This window
 // follows the issue delay: the time that commands wait for the NIC's solicitation window. The
 // executor also has one remote window for each peer and direction. A remote window follows the
 // time that commands take after their issue delay. The local window bounds all operations of the

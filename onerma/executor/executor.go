@@ -90,7 +90,7 @@ func (t *transfer) take() chunk {
 
 // flow holds the transfers to one peer in one direction.
 type flow struct {
-	window
+	Window
 	queue []*transfer // transfers in progress, in no particular order
 	turns turns
 }
@@ -161,7 +161,8 @@ type command struct {
 type Executor struct {
 	cfg    Config
 	portal *nic.Portal
-	local  window
+	policy Policy
+	local  Window
 	flows  map[flowID]*flow
 	order  []*flow // the flows, in the order of their first transfers
 	turn   int     // index in order of the flow whose turn was last
@@ -174,6 +175,7 @@ type Executor struct {
 	// earliest is a time before which no transfer's deadline comes: Tick looks for expired transfers
 	// only when this time has come. When a transfer ends, earliest stays as it is.
 	earliest clock.Time
+	outcome  Outcome // scratch, for the policy
 }
 
 // maxFlows is the largest number of flows. There is a flow for each peer and direction.
@@ -185,10 +187,8 @@ func New(cfg Config, portal *nic.Portal) (*Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Executor{cfg: cfg, portal: portal, local: window{cwnd: cfg.First}, flows: make(map[flowID]*flow), deadline: clock.Never, earliest: clock.Never}
-	if cfg.TotalDelay {
-		e.local.cwnd = cfg.Most
-	}
+	e := &Executor{cfg: cfg, portal: portal, policy: policies[cfg.Policy](cfg), local: Window{Size: cfg.First}, flows: make(map[flowID]*flow), deadline: clock.Never, earliest: clock.Never}
+	e.begin(&e.local, true)
 	e.commands = make([]command, portal.Free())
 	for i := range e.commands {
 		e.free = append(e.free, i)
@@ -212,7 +212,8 @@ func (e *Executor) Start(now clock.Time, t Transfer) error {
 		if len(e.flows) >= maxFlows {
 			return opError(verbs.ErrLimit, "transfers to %d peers and directions are the limit", maxFlows)
 		}
-		f = &flow{window: window{cwnd: e.cfg.First}}
+		f = &flow{Window: Window{Size: e.cfg.First}}
+		e.begin(&f.Window, false)
 		e.flows[id] = f
 		e.order = append(e.order, f)
 	}
@@ -314,31 +315,12 @@ func (e *Executor) completed(now clock.Time, c *nic.Completion) {
 	e.settle(now, x.f, t)
 }
 
-// adapt updates the local window and that of flow f after completion c.
+// adapt lets the policy update the local window and that of flow f after completion c.
 func (e *Executor) adapt(now clock.Time, f *flow, c *nic.Completion) {
-	target, remote := e.cfg.RemoteTarget, c.TotalDelay-c.IssueDelay
-	if c.Op == onerma.Write {
-		target *= 2
-	}
-	if e.cfg.TotalDelay {
-		remote, target = c.TotalDelay, target+e.cfg.LocalTarget
-	}
-	switch c.Status {
-	case nic.OK:
-		if !e.cfg.TotalDelay {
-			e.local.succeeded(now, &e.cfg, c.IssueDelay, e.cfg.LocalTarget)
-		}
-		f.succeeded(now, &e.cfg, remote, target)
-	case nic.DispatchTimeout:
-		if e.cfg.TotalDelay {
-			f.failed(now, &e.cfg)
-		} else {
-			e.local.failed(now, &e.cfg)
-		}
-	case nic.NACK, nic.Timeout:
-		f.failed(now, &e.cfg)
-	case nic.RemoteAuthenticationFailure: // no change: a refused key says nothing about congestion
-	}
+	e.outcome = Outcome{Now: now, Op: c.Op, Status: c.Status, Length: c.Length, IssueDelay: c.IssueDelay, TotalDelay: c.TotalDelay}
+	e.policy.Ended(&e.outcome, &e.local, &f.Window)
+	e.local.bound(&e.cfg)
+	f.bound(&e.cfg)
 }
 
 // settle ends transfer t if t has no operation in flight and none left to issue.
@@ -417,7 +399,7 @@ func (e *Executor) one(now clock.Time, f *flow) (bool, error) {
 	e.free = e.free[:len(e.free)-1]
 	e.commands[i] = command{t, f, c, t.Key}
 	t.flying++
-	e.local.issued(now, &e.cfg, e.local.cwnd)
-	f.issued(now, &e.cfg, min(f.cwnd, e.local.cwnd))
+	e.local.issued(now, &e.cfg, e.local.Size)
+	f.issued(now, &e.cfg, min(f.Size, e.local.Size))
 	return true, nil
 }

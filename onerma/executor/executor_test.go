@@ -262,23 +262,23 @@ func TestWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := window{cwnd: 0.5}
+	w := Window{Size: 0.5}
 	step := func(name string, want float64) {
 		t.Helper()
-		if diff := w.cwnd - want; diff > 1e-9 || diff < -1e-9 {
-			t.Errorf("%s: window %g, want %g", name, w.cwnd, want)
+		if diff := w.Size - want; diff > 1e-9 || diff < -1e-9 {
+			t.Errorf("%s: window %g, want %g", name, w.Size, want)
 		}
 	}
 	w.succeeded(0, &c, rtt, 2*rtt)
 	step("below 1", 0.75)
-	w.cwnd = 2
+	w.Size = 2
 	w.succeeded(0, &c, rtt, 2*rtt)
 	step("above 1", 2.125)
 	w.succeeded(0, &c, 2*rtt, rtt)
 	step("twice the target", 2.125*0.6)
 	w.succeeded(clock.Time(rtt-1), &c, 2*rtt, rtt)
 	step("a second decrease in a round trip", 2.125*0.6)
-	w.cwnd = 2
+	w.Size = 2
 	w.succeeded(clock.Time(rtt), &c, 100*rtt, rtt)
 	step("at most by half", 1)
 	w.failed(clock.Time(2*rtt), &c)
@@ -287,7 +287,7 @@ func TestWindow(t *testing.T) {
 		w.failed(clock.Time(time.Duration(3+i)*rtt), &c)
 	}
 	step("not below the bound", 0.01)
-	w.cwnd = 64
+	w.Size = 64
 	w.succeeded(0, &c, 0, rtt)
 	step("not above the bound", 64)
 }
@@ -312,7 +312,7 @@ func TestSmallBesideLarge(t *testing.T) {
 // Window returns the remote window for op at a peer, and the local window, in operations.
 func (e *Executor) Window(peer netip.Addr, op onerma.Op) (remote, local float64) {
 	if f := e.flows[flowID{peer, op}]; f != nil {
-		return f.cwnd, e.local.cwnd
+		return f.Size, e.local.Size
 	}
-	return e.cfg.First, e.local.cwnd
+	return e.cfg.First, e.local.Size
 }

@@ -3,9 +3,11 @@ package executor
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // Constants of congestion control, which is algorithm 1 of the 1RMA paper.
@@ -28,9 +30,11 @@ type Config struct {
 	// Least and Most are the bounds of a window, First is its first value, all in operations; 0
 	// means 0.01, 64 and 1.
 	Least, Most, First float64
-	// TotalDelay selects the variant of the paper's figure 15: the remote windows follow the whole
-	// time of an operation, including its issue delay. The target of this time is LocalTarget plus
-	// RemoteTarget. The local window stays at its upper bound.
+	// Policy is the name of what sets the windows; "" means Published.
+	Policy string
+	// TotalDelay selects the policy of the paper's figure 15, unless Policy is set: the remote windows
+	// follow the whole time of an operation, including its issue delay. The target of this time is
+	// LocalTarget plus RemoteTarget. The local window stays at its upper bound.
 	TotalDelay bool
 	// Burst is true if a window of 1 or more sets no pace, and only bounds the operations in
 	// flight. Burst is for real machines, whose timers are coarser than the time between two
@@ -47,6 +51,13 @@ func (c Config) withDefaults() (Config, error) {
 	c.Least = cmp.Or(c.Least, 0.01)
 	c.Most = cmp.Or(c.Most, 64)
 	c.First = cmp.Or(c.First, 1)
+	if c.TotalDelay {
+		c.Policy = cmp.Or(c.Policy, TotalDelay)
+	}
+	c.Policy = cmp.Or(c.Policy, Published)
+	if policies[c.Policy] == nil {
+		return c, fmt.Errorf("onerma executor: no congestion policy %.40q: use one of %s", c.Policy, strings.Join(Policies(), ", "))
+	}
 	if c.LocalTarget < 0 || c.RemoteTarget < 0 || c.Least < 0.001 || c.Most < 1 || c.First < c.Least || c.First > c.Most {
 		return c, fmt.Errorf("onerma executor: targets %v and %v, windows from %g to %g, at first %g: give positive times, and 0.001 ≤ least ≤ first ≤ most, most at least 1",
 			c.LocalTarget, c.RemoteTarget, c.Least, c.Most, c.First)
@@ -54,9 +65,21 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// window is a congestion window, in operations.
-type window struct {
-	cwnd     float64
+// remoteTarget returns the target of the time that an operation takes after its issue delay.
+func (c *Config) remoteTarget(op onerma.Op) time.Duration {
+	if op == onerma.Write {
+		return 2 * c.RemoteTarget
+	}
+	return c.RemoteTarget
+}
+
+// Window is a congestion window: how many operations may be in flight, and how fast they follow one another.
+type Window struct {
+	// Size is in operations. After each call of the policy the executor puts it between Config.Least and
+	// Config.Most.
+	Size float64
+	// Own is for the policy, which may keep there what it remembers of the window.
+	Own      any
 	flying   int        // operations in flight
 	next     clock.Time // when the pace allows another operation
 	lastDrop clock.Time // time of the last decrease, if dropped is true
@@ -64,32 +87,40 @@ type window struct {
 }
 
 // succeeded updates the window after an operation whose delay was d.
-func (w *window) succeeded(now clock.Time, c *Config, d, target time.Duration) {
+func (w *Window) succeeded(now clock.Time, c *Config, d, target time.Duration) {
 	switch {
-	case d < target && w.cwnd >= 1:
-		w.cwnd = min(w.cwnd+additive/w.cwnd, c.Most)
+	case d < target && w.Size >= 1:
+		w.Size = min(w.Size+additive/w.Size, c.Most)
 	case d < target:
-		w.cwnd = min(w.cwnd+additive, c.Most)
+		w.Size = min(w.Size+additive, c.Most)
 	default:
 		w.decrease(now, c, max(1-beta*float64(d-target)/float64(d), leastFactor))
 	}
 }
 
-func (w *window) failed(now clock.Time, c *Config) { w.decrease(now, c, timeoutDecrease) }
+func (w *Window) failed(now clock.Time, c *Config) { w.decrease(now, c, timeoutDecrease) }
 
 // decrease multiplies the window by a factor. It does so at most once in a round-trip time.
-func (w *window) decrease(now clock.Time, c *Config, factor float64) {
+func (w *Window) decrease(now clock.Time, c *Config, factor float64) {
 	if w.dropped && now.Sub(w.lastDrop) < c.RTT {
 		return
 	}
-	w.cwnd, w.lastDrop, w.dropped = max(w.cwnd*factor, c.Least), now, true
+	w.Size, w.lastDrop, w.dropped = max(w.Size*factor, c.Least), now, true
+}
+
+// bound puts the size between its bounds; one that is no number becomes the least.
+func (w *Window) bound(c *Config) {
+	if !(w.Size >= c.Least) {
+		w.Size = c.Least
+	}
+	w.Size = min(w.Size, c.Most)
 }
 
 // room reports whether the window allows another operation in flight.
-func (w *window) room() bool { return w.flying < int(max(1, w.cwnd)) }
+func (w *Window) room() bool { return w.flying < int(max(1, w.Size)) }
 
 // issued counts an issued operation, and sets when the pace allows the next one.
-func (w *window) issued(now clock.Time, c *Config, cwnd float64) {
+func (w *Window) issued(now clock.Time, c *Config, cwnd float64) {
 	w.flying++
 	if c.Burst && cwnd >= 1 {
 		return

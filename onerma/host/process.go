@@ -98,6 +98,18 @@ func (p *Process) PID() nic.PID { return p.pid }
 
 func (p *Process) Addr() (a netip.Addr) { return p.nic.Addr() }
 
+// Policy returns the name of the policy that sets the process's congestion windows.
+func (p *Process) Policy() (name string) {
+	p.nic.exclusive(func(clock.Time) { name = p.exec.Policy() })
+	return name
+}
+
+// SetPolicy replaces this policy while transfers go on; see executor.Executor.Use.
+func (p *Process) SetPolicy(name string) (err error) {
+	p.nic.exclusive(func(now clock.Time) { err = p.exec.Use(now, name) })
+	return err
+}
+
 // Close ends the process. Its transfers end with verbs.ErrClosed, and its memory is no longer used
 // when Close returns. A second Close does nothing.
 func (p *Process) Close() {

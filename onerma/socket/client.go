@@ -296,6 +296,13 @@ func (c *Client) move(ctx context.Context, do string, t *Transfer) (host.Result,
 	return got.Result, err
 }
 
+// SetPolicy chooses what sets the congestion windows of the program's process, also while transfers go on:
+// one of executor.Policies.
+func (c *Client) SetPolicy(ctx context.Context, name string) error {
+	_, err := c.call(ctx, request{Do: doPolicy, Policy: name})
+	return err
+}
+
 // Rekey replaces the key of a peer's region; see host.Process.Rekey.
 func (c *Client) Rekey(ctx context.Context, r *Remote, k nic.Key) error {
 	_, err := c.call(ctx, request{Do: doRekey, Remote: r.number, Key: hex.EncodeToString(k[:])})

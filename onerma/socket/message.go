@@ -34,6 +34,7 @@ const (
 	doRead     = "read"     // Remote, Offset, Length, Region, At, Class, Once, Within: a READ
 	doWrite    = "write"    // the same fields: a WRITE
 	doRekey    = "rekey"    // Remote, Key
+	doPolicy   = "policy"   // Policy: what sets the process's congestion windows
 	doCancel   = "cancel"   // Of: the number of a request; it has no answer
 )
 
@@ -49,6 +50,7 @@ type request struct {
 	PID    nic.PID      `json:"pid,omitempty"`
 	Grant  *host.Grant  `json:"grant,omitempty"`
 	Key    string       `json:"key,omitempty"`
+	Policy string       `json:"policy,omitempty"`
 	// Region and Remote are numbers that the daemon has given to memory of the program, and to
 	// memory of a peer.
 	Region uint32 `json:"region,omitempty"`

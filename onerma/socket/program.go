@@ -225,6 +225,8 @@ func (p *program) execute(ctx context.Context, req *request, a *answer) (fds []i
 			return nil, err
 		}
 		return nil, p.proc.Rekey(r.Remote, k)
+	case doPolicy:
+		return nil, p.proc.SetPolicy(req.Policy)
 	default:
 		return nil, fmt.Errorf("request %.40q is not known", req.Do)
 	}

@@ -78,6 +78,7 @@ func (c *soloCarrier) one(p *simnet.Proc, target *soloHost, region int, op onerm
 	if err != nil {
 		return err
 	}
+	c.swap()
 	var out [1]executor.Result
 	for until := t.Deadline.Add(r.bound(false)); c.exec.Results(out[:]) == 0; {
 		if r.net.Now() > until {
@@ -117,4 +118,20 @@ func (c *soloCarrier) steady(p *simnet.Proc, remote []byte) error {
 		return fmt.Errorf("bytes have changed after the end of a WRITE")
 	}
 	return nil
+}
+
+// swap replaces the policy of congestion control at a random time of every other transfer.
+func (c *soloCarrier) swap() {
+	r, d := c.host.run, c.host.run.env.draw
+	if !d.chance(0.5) {
+		return
+	}
+	name := one(d, executor.Policies()...)
+	r.net.At(r.net.Now().Add(d.span(0, 20*r.plan.rtt)), func() {
+		now, _ := r.net.Begin(c.host.node)
+		defer r.net.End(c.host.node)
+		if err := c.exec.Use(now, name); err != nil {
+			r.stop("policy %s: %w", name, err)
+		}
+	})
 }
