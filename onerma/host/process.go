@@ -39,6 +39,8 @@ type Process struct {
 	// not handle them.
 	keys *nic.Portal
 	exec *executor.Executor
+	// ends is the memory into which the NIC writes the completions of portal.
+	ends *completions
 	// regions are the regions that the process has registered and not deregistered.
 	regions []*Region
 	// calls are the transfers in progress, by tag. free has the tags that are not in use.
@@ -81,13 +83,17 @@ func (n *NIC) open(cfg ProcessConfig) (*Process, error) {
 		control = cfg.Control
 	}
 	exec, err := executor.New(*control, portal)
+	var ends *completions
+	if err == nil {
+		ends, err = n.complete(portal, cfg.Slots)
+	}
 	if err != nil {
 		portal.Close()
 		keys.Close()
 		return nil, err
 	}
 	n.last++
-	p := &Process{nic: n, pid: pid, gate: cfg.Gate, portal: portal, keys: keys, exec: exec}
+	p := &Process{nic: n, pid: pid, gate: cfg.Gate, portal: portal, keys: keys, exec: exec, ends: ends}
 	n.machine.Add(exec)
 	n.procs[p] = struct{}{}
 	return p, nil
@@ -123,6 +129,7 @@ func (p *Process) Close() {
 		for _, r := range slices.Clone(p.regions) {
 			_ = r.drop() // commands of closed portals do not use it any more
 		}
+		p.nic.forget(p.ends)
 		delete(p.nic.procs, p)
 		p.abandon()
 		p.nic.steps++
@@ -271,4 +278,35 @@ func (r *Region) drop() error {
 	}
 	p.regions = slices.DeleteFunc(p.regions, func(x *Region) bool { return x == r })
 	return p.nic.table.Dereg(r.mem)
+}
+
+// completions is the host memory of a process's completions.
+type completions struct {
+	region *nic.Region
+	mem    *mem.Region
+}
+
+// complete makes memory for the completions of a portal with slots, which the NIC writes from now on. Peers
+// have no rights to it.
+func (n *NIC) complete(p *nic.Portal, slots int) (*completions, error) {
+	m, err := n.table.Reg(n.pd, make([]byte, slots*nic.CompletionLen), verbs.LocalWrite)
+	if err != nil {
+		return nil, err
+	}
+	r, err := n.nic.Register(m)
+	if err == nil {
+		if err = p.Complete(r, 0); err == nil {
+			return &completions{r, m}, nil
+		}
+		_ = n.nic.Deregister(r) // no command uses it
+	}
+	_ = n.table.Dereg(m)
+	return nil, err
+}
+
+// forget frees the memory of a portal that is closed.
+func (n *NIC) forget(c *completions) {
+	if n.nic.Deregister(c.region) == nil {
+		_ = n.table.Dereg(c.mem) // nothing uses it
+	}
 }

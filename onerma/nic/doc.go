@@ -33,6 +33,9 @@
 // two parts. If a WRITE has only a part of its first or last word, that part may be stored byte by
 // byte.
 //
+// Completions are in a queue of the NIC or, after Portal.Complete, in a ring in host memory that the
+// program polls.
+//
 // Keys: a region has a key K_r. A process may use the region if it has K_d = AES(K_r, address of
 // its NIC, its PID, the operation). Messages are sealed by AES-GCM under K_d. The initialisation
 // vector is the sender's message counter and address. The vector of the operation's previous

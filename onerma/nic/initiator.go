@@ -23,6 +23,10 @@ func (n *NIC) end(now clock.Time, i uint16, status Status) {
 	}
 	n.stats.Ended[status]++
 	n.activity++
+	if s.portal.memory.region != nil {
+		s.portal.memory.put(&s.completion)
+		return
+	}
 	s.portal.done.push(i)
 }
 

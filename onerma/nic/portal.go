@@ -15,7 +15,8 @@ type Portal struct {
 	pid    PID
 	slots  []uint16
 	free   []uint16
-	done   ring[uint16] // slots whose completions have not been polled
+	done   ring[uint16] // slots whose completions have not been polled, if they are not in host memory
+	memory completions
 	closed bool
 }
 
@@ -62,6 +63,9 @@ func (p *Portal) Close() {
 		}
 		p.nic.abandon(i)
 		s.state, s.portal, s.cmd = idle, nil, Command{}
+	}
+	if p.memory.region != nil {
+		p.memory.region.uses--
 	}
 	p.nic.freeSlots = append(p.nic.freeSlots, p.slots...)
 }
@@ -131,15 +135,40 @@ func (n *NIC) check(c *Command) error {
 }
 
 // Poll moves completions to out, in the order in which the commands ended, and returns their
-// number. It frees the slots of these commands.
+// number. It frees the slots of these commands. Completions in host memory are read there.
 func (p *Portal) Poll(out []Completion) int {
 	k := 0
-	for ; k < len(out) && p.done.n > 0 && !p.closed; k++ {
-		i := p.done.pop()
-		s := &p.nic.slots[i]
-		out[k] = s.completion
+	for k < len(out) && !p.closed {
+		c, ok := p.next()
+		if !ok {
+			break
+		}
+		s := &p.nic.slots[c.Slot]
 		s.state, s.cmd = idle, Command{}
-		p.free = append(p.free, i)
+		p.free = append(p.free, c.Slot)
+		out[k] = c
+		k++
 	}
 	return k
+}
+
+// next takes the next completion; false means that there is none. It leaves out a completion in host
+// memory whose bytes were changed since: its slot stays in use.
+func (p *Portal) next() (c Completion, ok bool) {
+	if p.memory.region == nil {
+		if p.done.n == 0 {
+			return c, false
+		}
+		return p.nic.slots[p.done.pop()].completion, true
+	}
+	for {
+		if c, ok = p.memory.get(); !ok {
+			return c, false
+		}
+		if int(c.Slot) < len(p.nic.slots) {
+			if s := &p.nic.slots[c.Slot]; s.portal == p && s.state == ended && s.completion == c {
+				return c, true
+			}
+		}
+	}
 }

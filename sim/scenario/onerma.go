@@ -164,9 +164,10 @@ type soloHost struct {
 	memory  [soloRegions][]byte
 	local   []byte
 	tables  *mem.Table
-	mrs     [soloRegions + 1]*mem.Region
+	mrs     [soloRegions + 2]*mem.Region // of memory, of local, and for completions
 	regions [soloRegions]*nic.Region
 	mine    *nic.Region // the NIC's region for the memory `local`
+	ends    *nic.Region // that for completions
 	areas   [soloRegions][soloSize / soloArea]soloSpot
 	procs   []*simnet.Proc
 	clients []*soloClient
@@ -257,6 +258,9 @@ func (h *soloHost) register() error {
 			return err
 		}
 	}
+	if h.mrs[soloRegions+1], err = h.tables.Reg(pd, make([]byte, soloProcs*soloSlots*nic.CompletionLen), verbs.LocalWrite); err != nil {
+		return err
+	}
 	h.mrs[soloRegions], err = h.tables.Reg(pd, h.local, verbs.LocalWrite)
 	return err
 }
@@ -279,6 +283,9 @@ func (h *soloHost) boot() error {
 		if h.regions[i], err = n.Register(h.mrs[i]); err != nil {
 			return err
 		}
+	}
+	if h.ends, err = n.Register(h.mrs[soloRegions+1]); err != nil {
+		return err
 	}
 	h.mine, err = n.Register(h.mrs[soloRegions])
 	return err

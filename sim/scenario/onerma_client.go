@@ -53,6 +53,12 @@ func (h *soloHost) start() {
 			r.net.Stop(err)
 			return
 		}
+		if i == 0 { // the other process polls the NIC
+			if err := portal.Complete(h.ends, uint64(i*soloSlots*nic.CompletionLen)); err != nil {
+				r.net.Stop(err)
+				return
+			}
+		}
 		c := &soloClient{host: h, place: h.index*soloProcs + i, portal: portal, left: r.plan.ops}
 		c.proc = r.net.Go(fmt.Sprintf("%s/process%d", soloName(h.index), r.pids), false, func(p *simnet.Proc) { c.run(p) })
 		h.procs = append(h.procs, c.proc)
