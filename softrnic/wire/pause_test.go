@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -88,11 +89,15 @@ func TestTsharkReadsPausesAndMarks(t *testing.T) {
 	marked.IPv4.TOS = 3<<2 | uint8(ECT0)
 	packet := marked.AppendTo(nil)
 	MarkCE(packet)
+	v1 := func(i int) []byte {
+		f, _ := v1Of(t, i)
+		return f.AppendTo(nil)
+	}
 	file := []byte("\xd4\xc3\xb2\xa1\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x01\x00\x00\x00") // classic pcap of Ethernet frames
 	for _, b := range [][]byte{
 		(&Pause{Enabled: 1<<3 | 1<<4, Time: [8]uint16{3: 0xffff, 4: 258}}).AppendTo(nil),
 		(&Pause{Global: true, Time: [8]uint16{513}}).AppendTo(nil),
-		packet,
+		packet, v1(0), v1(1), v1(2),
 	} {
 		file = append(file, make([]byte, 8)...)
 		file = binary.LittleEndian.AppendUint32(file, uint32(len(b)))
@@ -103,14 +108,18 @@ func TestTsharkReadsPausesAndMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("tshark", "-r", name, "-o", "ip.check_checksum:TRUE", "-T", "fields", "-E", "separator=|")
-	for _, field := range []string{"_ws.malformed", "macc.opcode", "macc.pause_time", "macc.cbfc.pause_time.c3", "macc.cbfc.pause_time.c4", "ip.dsfield.ecn", "ip.checksum.status"} {
+	for _, field := range []string{
+		"_ws.malformed", "macc.opcode", "macc.pause_time", "macc.cbfc.pause_time.c3", "macc.cbfc.pause_time.c4", "ip.dsfield.ecn", "ip.checksum.status",
+		"infiniband.grh.paylen", "infiniband.bth.psn", "infiniband.reth.dmalen", "infiniband.atomiceth.swapdt",
+	} {
 		cmd.Args = append(cmd.Args, "-e", field)
 	}
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("tshark: %v", err)
 	}
-	if want := "|0x0101||65535|258||\n|0x0001|513||||\n|||||3|1\n"; string(out) != want {
+	marks := "|0x0101||65535|258||||||\n|0x0001|513||||||||\n|||||3|1||" + strconv.Itoa(int(marked.BTH.PSN)) + "|64|\n"
+	if want := marks + "|||||||40|11259375|5|\n|||||||32|11259375|1500|\n|||||||44|11259375||3\n"; string(out) != want {
 		t.Errorf("tshark reads\n%s, want\n%s", out, want)
 	}
 }
