@@ -23,6 +23,7 @@
 //	  dispatch: 8ms          # how long an operation may wait for its receiver's window. Default 8ms.
 //	  timeout: 20ms          # how long the next message of an operation may take, at least dispatch and two rtt. Default 20ms.
 //	  window: 512KiB         # how many bytes a NIC may request that have not arrived, 4KiB to 64MiB. Default 512KiB.
+//	  rotate: 10s            # how often hosts replace the keys of the memory that they lend, whose borrowers they tell before. Default: never.
 //	congestion:              # congestion control of the NICs: their packets may be marked (ECN), and marks slow their senders. Default none.
 //	  rp_max_rate: 40Gbit    # line rate, at which queue pairs begin, 1Mbit to 4Tbit. Required.
 //	  algorithm: dcqcn       # dcqcn, timely, swift, fixed (each queue pair sends at rp_max_rate) or none (marks are answered, nothing is slowed). Default dcqcn.

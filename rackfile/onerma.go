@@ -21,6 +21,8 @@ const (
 	minOneRMAWindow       = 4096
 	maxOneRMAWindow       = 64 << 20
 	maxOneRMATime         = time.Second
+	minOneRMARotation     = 100 * time.Millisecond
+	maxOneRMARotation     = 24 * time.Hour
 )
 
 // OneRMA describes the NICs without connections (1RMA), of which each host has one.
@@ -33,6 +35,8 @@ type OneRMA struct {
 	Timeout  time.Duration `json:"timeout"`
 	// Window is how many bytes a NIC may have requested that have not arrived yet.
 	Window int64 `json:"window"`
+	// Rotate is how often hosts replace the keys of the memory that they lend; 0 means never.
+	Rotate time.Duration `json:"rotate,omitzero"`
 }
 
 func (d *decoder) oneRMA(n ast.Node) *OneRMA {
@@ -43,6 +47,7 @@ func (d *decoder) oneRMA(n ast.Node) *OneRMA {
 			set(d, "dispatch", &o.Dispatch, parseOneRMATime),
 			set(d, "timeout", &o.Timeout, parseOneRMATime),
 			set(d, "window", &o.Window, parseOneRMAWindow),
+			set(d, "rotate", &o.Rotate, parseOneRMARotation),
 		})
 	})
 	if ok && o.Timeout < o.Dispatch+2*o.RTT {
@@ -55,6 +60,14 @@ func parseOneRMATime(s string) (time.Duration, error) {
 	v, err := time.ParseDuration(s)
 	if err != nil || v < time.Microsecond || v > maxOneRMATime {
 		return 0, fmt.Errorf("%.40q: use a time from 1us to %v", s, maxOneRMATime)
+	}
+	return v, nil
+}
+
+func parseOneRMARotation(s string) (time.Duration, error) {
+	v, err := time.ParseDuration(s)
+	if err != nil || v < minOneRMARotation || v > maxOneRMARotation {
+		return 0, fmt.Errorf("%.40q: use a time from %v to %v", s, minOneRMARotation, maxOneRMARotation)
 	}
 	return v, nil
 }

@@ -29,7 +29,7 @@ connect: cm
 cable: memory
 priority: realtime
 group: rdma
-onerma: {rtt: 1ms, dispatch: 3ms, timeout: 7ms, window: 8KiB}
+onerma: {rtt: 1ms, dispatch: 3ms, timeout: 7ms, window: 8KiB, rotate: 1m}
 mtu: 1500
 subnet: 192.168.7.0/28
 subnet6: fd12::/120
@@ -90,7 +90,7 @@ func TestParseFull(t *testing.T) {
 	}
 	want := &Rack{
 		Name: "full", Seed: 42, LinkMTU: 1500, Connect: ConnectCM, Cable: CableMemory, Priority: PriorityRealtime, Group: "rdma",
-		OneRMA: &OneRMA{RTT: time.Millisecond, Dispatch: 3 * time.Millisecond, Timeout: 7 * time.Millisecond, Window: 8192},
+		OneRMA: &OneRMA{RTT: time.Millisecond, Dispatch: 3 * time.Millisecond, Timeout: 7 * time.Millisecond, Window: 8192, Rotate: time.Minute},
 		Subnet: netip.MustParsePrefix("192.168.7.0/28"), Subnet6: netip.MustParsePrefix("fd12::/120"),
 		Switch: Switch{
 			Program: "forward", Queue: 64, Spin: 10 * time.Microsecond, CPU: 0,

@@ -119,7 +119,7 @@ func schemaKeys(d described) []key {
 	window["maximum"] = maxOneRMAWindow
 	group := pattern([]string{"string", "integer"}, groupPattern)
 	group["minimum"], group["maximum"] = 1, 1<<32-2
-	onerma := []key{{"rtt", notZero(durationShape())}, {"dispatch", notZero(durationShape())}, {"timeout", notZero(durationShape())}, {"window", window}}
+	onerma := []key{{"rtt", notZero(durationShape())}, {"dispatch", notZero(durationShape())}, {"timeout", notZero(durationShape())}, {"window", window}, {"rotate", notZero(durationShape())}}
 	return []key{
 		{"name", nameShape(maxRackName)},
 		{"seed", shape{"type": "integer", "minimum": 0}},

@@ -236,6 +236,20 @@ func opError(err error, format string, args ...any) error {
 	return &verbs.OpError{Op: "onerma transfer", Err: err, Detail: fmt.Sprintf(format, args...)}
 }
 
+// Renew sets the next key of the transfers in progress that do op on a region of a peer: an operation whose
+// key is refused is tried again with it. See Transfer.NextKey.
+func (e *Executor) Renew(peer netip.Addr, region nic.RegionID, op onerma.Op, next *nic.Cipher) {
+	f := e.flows[flowID{peer, op}]
+	if f == nil {
+		return
+	}
+	for _, t := range f.queue {
+		if t.Remote == region {
+			t.NextKey = next
+		}
+	}
+}
+
 // Cancel ends the transfer with this tag: no more of its operations are issued. Results returns its
 // result when none of its operations is in flight any more. After Cancel the caller must call Tick.
 // If there is no such transfer, Cancel does nothing.

@@ -132,10 +132,7 @@ func (p *Process) start(now clock.Time, c *Call, t *Transfer, deadline clock.Tim
 	case t.Remote.Addr == p.nic.cfg.NIC.Addr:
 		return opError(op, verbs.ErrInvalid, "%v is this host: use memory of another one", t.Remote.Addr)
 	}
-	key := t.Remote.read
-	if t.Op == onerma.Write {
-		key = t.Remote.write
-	}
+	key, next := t.Remote.keys(t.Op)
 	if key == nil {
 		return opError(op, verbs.ErrInvalid, "the remote memory has no key for this operation")
 	}
@@ -147,7 +144,7 @@ func (p *Process) start(now clock.Time, c *Call, t *Transfer, deadline clock.Tim
 	}
 	err := p.exec.Start(now, executor.Transfer{
 		Op: t.Op, Class: t.Class, Target: t.Remote.Addr, Remote: t.Remote.Region, Offset: t.Offset, Length: t.Length, Local: t.Local.nic,
-		LocalOffset: t.LocalOffset, Key: key, Deadline: deadline, Once: t.Once, Tag: uint64(tag),
+		LocalOffset: t.LocalOffset, Key: key, NextKey: next, Deadline: deadline, Once: t.Once, Tag: uint64(tag),
 	})
 	if err != nil {
 		return err

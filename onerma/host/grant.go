@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
@@ -19,12 +20,12 @@ type Grant struct {
 	Rekey  string       `json:"rekey"`
 }
 
-func grantOf(r *nic.Region, length int, to netip.Addr, pid nic.PID) Grant {
-	key := func(op onerma.Op) string {
-		k := r.Grant(to, pid, op)
+func grantOf(r *nic.Region, key nic.Key, length int, to netip.Addr, pid nic.PID) Grant {
+	of := func(op onerma.Op) string {
+		k := nic.Derive(key, to, pid, op)
 		return hex.EncodeToString(k[:])
 	}
-	return Grant{Region: r.ID(), Length: uint64(length), Read: key(onerma.Read), Write: key(onerma.Write), Rekey: key(onerma.Rekey)}
+	return Grant{Region: r.ID(), Length: uint64(length), Read: of(onerma.Read), Write: of(onerma.Write), Rekey: of(onerma.Rekey)}
 }
 
 // Remote is memory of a peer that a process may use.
@@ -35,6 +36,39 @@ type Remote struct {
 	// read, write and rekey are the ciphers of the keys K_d, each for one operation; nil means that
 	// the process has no key for this operation.
 	read, write, rekey *nic.Cipher
+	// next has the keys that will replace these, if the owner has announced any. The ciphers and next are
+	// used only with exclusive use of the process's NIC.
+	next *Remote
+}
+
+// announced takes keys of which the owner says that they are coming, or that they have replaced the former
+// ones. While they are coming, transfers use them as soon as the former ones are refused.
+func (p *Process) announced(r, keys *Remote, coming bool) {
+	p.nic.exclusive(func(clock.Time) {
+		if !coming {
+			r.read, r.write, r.rekey, r.next = keys.read, keys.write, keys.rekey, nil
+			return
+		}
+		r.next = keys
+		if !p.gone {
+			p.exec.Renew(r.Addr, r.Region, onerma.Read, keys.read)
+			p.exec.Renew(r.Addr, r.Region, onerma.Write, keys.write)
+		}
+	})
+}
+
+// keys returns the key for an operation, and the one that will replace it; nil means that there is none.
+func (r *Remote) keys(op onerma.Op) (key, next *nic.Cipher) {
+	of := func(r *Remote) *nic.Cipher {
+		if op == onerma.Write {
+			return r.write
+		}
+		return r.read
+	}
+	if r.next != nil {
+		next = of(r.next)
+	}
+	return of(r), next
 }
 
 // Keyed returns memory on the NIC with address addr, for a process that has a key for one operation

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -571,5 +572,66 @@ func TestStartsAtTheSameTime(t *testing.T) {
 	}
 	if len(pids) < 10 {
 		t.Errorf("%d processes were opened", len(pids))
+	}
+}
+
+// The keys of a loan are replaced while transfers go on: the borrower has been told the next keys, and none
+// of its transfers fails.
+func TestRotationTouchesNoTransfer(t *testing.T) {
+	r := up(t)
+	l, err := net.Listen("tcp", net.JoinHostPort(addr(1).String(), "4792"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lender := r.process(t, 1).Lend(l, slog.New(slog.DiscardHandler))
+	client := r.process(t, 0)
+	const size, rotations = 1 << 16, 20
+	loan, err := host.Borrow(t.Context(), client, addr(1), size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, sent := region(t, client, size, verbs.LocalWrite)
+	in, got := region(t, client, size, verbs.LocalWrite)
+	stop, failed, retries := make(chan struct{}), make(chan error, 1), 0
+	var done atomic.Int64
+	go func() {
+		defer close(failed)
+		for seed := uint64(1); ; seed++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			fill(sent, seed)
+			w, err := client.Write(t.Context(), host.Transfer{Remote: loan.Remote, Length: size, Local: out})
+			var x host.Result
+			if err == nil {
+				x, err = client.Read(t.Context(), host.Transfer{Remote: loan.Remote, Length: size, Local: in})
+			}
+			done.Add(1)
+			if retries += w.Retries + x.Retries; err != nil || !bytes.Equal(sent, got) {
+				failed <- fmt.Errorf("transfer %d: %w", seed, err)
+				return
+			}
+		}
+	}()
+	for i := range rotations {
+		if n := lender.Rotate(); n != 1 {
+			t.Errorf("rotation %d replaces %d keys", i, n)
+		}
+		for before := done.Load(); done.Load() < before+2 && len(failed) == 0; {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	close(stop)
+	if err := <-failed; err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d rotations, %d operations were tried again", rotations, retries)
+	if retries == 0 || r.nics[0].Stats().Ended[nic.RemoteAuthenticationFailure] == 0 {
+		t.Error("no operation met a new key")
+	}
+	if err := errors.Join(loan.Close(), lender.Close()); err != nil {
+		t.Error(err)
 	}
 }

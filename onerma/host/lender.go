@@ -2,7 +2,9 @@ package host
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	cryptorand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +14,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
@@ -29,6 +32,8 @@ const (
 	maxLoans  = 64        // connections
 	maxLine   = 4096
 	askWithin = 5 * time.Second
+	// knowWithin is how long a rotation waits for a peer to say that it knows the next keys.
+	knowWithin = 2 * time.Second
 )
 
 // loanRequest is the first line of a connection, as JSON.
@@ -37,10 +42,13 @@ type loanRequest struct {
 	Bytes int     `json:"bytes"`
 }
 
-// loanAnswer is the answer, on one line as JSON.
+// loanAnswer is the answer, on one line as JSON. Further lines are notices of new keys: if Coming is true,
+// the keys of Grant will replace the former ones, and the peer answers by one byte; then they have replaced
+// them.
 type loanAnswer struct {
-	Grant *Grant `json:"grant,omitempty"`
-	Error string `json:"error,omitempty"`
+	Grant  *Grant `json:"grant,omitempty"`
+	Coming bool   `json:"coming,omitempty"`
+	Error  string `json:"error,omitempty"`
 }
 
 // Lender lends memory of a host to peers. A connection is a loan: the peer names its process, and
@@ -50,16 +58,29 @@ type Lender struct {
 	listener net.Listener
 	wg       sync.WaitGroup
 
-	mu    sync.Mutex // guards the fields below
-	conns map[net.Conn]struct{}
-	lent  int // bytes
+	rotating sync.Mutex // one rotation at a time
+	done     chan struct{}
+
+	mu    sync.Mutex            // guards the fields below
+	conns map[net.Conn]*lending // nil before the peer has a loan
+	lent  int                   // bytes
 	ended bool
+}
+
+// lending is a loan as its lender sees it.
+type lending struct {
+	conn   net.Conn
+	region *Region
+	to     netip.Addr
+	pid    nic.PID
+	knows  chan struct{} // the peer has said that it knows the next keys
+	over   chan struct{} // closed when the loan has ended
 }
 
 // Lend makes a Lender that lends memory of the process to the peers that connect to l. The listener
 // and the process belong to the Lender, which Close ends.
 func (p *Process) Lend(l net.Listener, log *slog.Logger) *Lender {
-	s := &Lender{proc: p, listener: l, conns: make(map[net.Conn]struct{})}
+	s := &Lender{proc: p, listener: l, done: make(chan struct{}), conns: make(map[net.Conn]*lending)}
 	s.wg.Go(func() { AcceptAll(l.Accept, log, "a loan", s.begin) })
 	return s
 }
@@ -77,7 +98,7 @@ func (s *Lender) begin(c net.Conn) {
 		_ = c.Close()
 		return
 	}
-	s.conns[c] = struct{}{}
+	s.conns[c] = nil
 	s.mu.Unlock()
 	s.wg.Go(func() { s.serve(c) })
 }
@@ -142,8 +163,95 @@ func (s *Lender) lend(c net.Conn, ask *loanRequest) error {
 		return nil //nolint:nilerr // the peer has gone, and with it the loan
 	}
 	_ = c.SetDeadline(time.Time{}) // if it fails, so does the Read that follows
-	_, _ = c.Read(make([]byte, 1)) // returns when the peer ends the loan, or Close is called
-	return nil
+	x := &lending{conn: c, region: r, to: from.Addr().Unmap(), pid: ask.PID, knows: make(chan struct{}, 1), over: make(chan struct{})}
+	defer close(x.over)
+	s.mu.Lock()
+	s.conns[c] = x
+	s.mu.Unlock()
+	for b := make([]byte, 1); ; { // Read fails when the peer ends the loan, or Close is called
+		if _, err := c.Read(b); err != nil {
+			return nil //nolint:nilerr // that is the end of the loan
+		}
+		select {
+		case x.knows <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Rotate replaces the keys of all loans: it tells each peer the next keys, waits until the peer knows them,
+// and replaces the key of the region. Transfers go on: what the NIC refuses is tried again with the next
+// key, in one round trip. WRITEs whose data are on their way end as TIMEOUT, and are tried again. A peer that does not answer in two seconds gets the new keys, too, and its
+// transfers may fail until it has read them. Rotate returns how many keys it has replaced.
+func (s *Lender) Rotate() (n int) {
+	s.rotating.Lock()
+	defer s.rotating.Unlock()
+	s.mu.Lock()
+	var list []*lending
+	for _, x := range s.conns {
+		if x != nil {
+			list = append(list, x)
+		}
+	}
+	s.mu.Unlock()
+	var wg sync.WaitGroup
+	var replaced atomic.Int64
+	for _, x := range list {
+		wg.Go(func() {
+			if x.rotate() == nil {
+				replaced.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return int(replaced.Load())
+}
+
+// RotateEvery calls Rotate at this interval until Close; 0 means never.
+func (s *Lender) RotateEvery(every time.Duration) {
+	if every <= 0 {
+		return
+	}
+	s.wg.Go(func() {
+		for t := time.NewTicker(every); ; {
+			select {
+			case <-t.C:
+				s.proc.gate()
+				s.Rotate()
+			case <-s.done:
+				t.Stop()
+				return
+			}
+		}
+	})
+}
+
+// rotate replaces the key of a loan.
+func (x *lending) rotate() error {
+	var k nic.Key
+	_, _ = cryptorand.Read(k[:]) // it never fails
+	g, err := x.region.GrantNext(k, x.to, x.pid)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-x.knows: // of a rotation whose end it was too late for
+	default:
+	}
+	_ = x.conn.SetWriteDeadline(time.Now().Add(knowWithin)) // if it fails, so do the writes
+	if reply(x.conn, loanAnswer{Grant: &g, Coming: true}) == nil {
+		t := time.NewTimer(knowWithin)
+		select {
+		case <-x.knows:
+		case <-x.over:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+	if err := x.region.SetKey(k); err != nil {
+		return err
+	}
+	return reply(x.conn, loanAnswer{Grant: &g})
 }
 
 // reply sends an answer. If it fails, the peer sees only the end of the connection.
@@ -152,6 +260,9 @@ func reply(c net.Conn, a loanAnswer) error { return json.NewEncoder(c).Encode(a)
 // Close ends the loans and the process.
 func (s *Lender) Close() error {
 	s.mu.Lock()
+	if !s.ended {
+		close(s.done)
+	}
 	s.ended = true
 	for c := range s.conns {
 		_ = c.Close() // ends the Read in lend
@@ -167,6 +278,7 @@ func (s *Lender) Close() error {
 type Loan struct {
 	*Remote
 	conn net.Conn
+	wg   sync.WaitGroup
 }
 
 // Borrow asks the Lender of the host with address addr for memory. The loan ends with Close of the
@@ -191,12 +303,13 @@ func borrow(ctx context.Context, p *Process, c net.Conn, addr netip.Addr, bytes 
 	if err := json.NewEncoder(c).Encode(loanRequest{PID: p.PID(), Bytes: bytes}); err != nil {
 		return nil, err
 	}
-	line, err := bufio.NewReaderSize(io.LimitReader(c, maxLine), maxLine).ReadBytes('\n')
-	if err != nil {
-		return nil, errors.Join(err, ctx.Err())
+	in := bufio.NewScanner(c)
+	in.Buffer(make([]byte, 0, maxLine), maxLine)
+	if !in.Scan() {
+		return nil, errors.Join(cmp.Or(in.Err(), io.ErrUnexpectedEOF), ctx.Err())
 	}
 	var a loanAnswer
-	if err := json.Unmarshal(line, &a); err != nil {
+	if err := json.Unmarshal(in.Bytes(), &a); err != nil {
 		return nil, fmt.Errorf("the answer is not JSON: %w", err)
 	}
 	if a.Grant == nil {
@@ -206,8 +319,36 @@ func borrow(ctx context.Context, p *Process, c net.Conn, addr netip.Addr, bytes 
 	if err != nil {
 		return nil, err
 	}
-	return &Loan{Remote: r, conn: c}, nil
+	l := &Loan{Remote: r, conn: c}
+	l.wg.Go(func() { l.listen(p, in) })
+	return l, nil
+}
+
+// listen takes notices of new keys until the loan ends. It ends the loan if one makes no sense.
+func (l *Loan) listen(p *Process, in *bufio.Scanner) {
+	for in.Scan() {
+		var a loanAnswer
+		var keys *Remote
+		err := json.Unmarshal(in.Bytes(), &a)
+		if err == nil && a.Grant != nil && a.Grant.Region == l.Region {
+			keys, err = a.Grant.Remote(l.Addr)
+		}
+		if err != nil || keys == nil {
+			_ = l.conn.Close() // what it was is over
+			return
+		}
+		p.announced(l.Remote, keys, a.Coming)
+		if a.Coming {
+			if _, err := l.conn.Write([]byte{'\n'}); err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Close ends the loan. Operations on its memory fail from then on.
-func (l *Loan) Close() error { return l.conn.Close() }
+func (l *Loan) Close() error {
+	err := l.conn.Close()
+	l.wg.Wait()
+	return err
+}

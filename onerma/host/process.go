@@ -231,6 +231,16 @@ func (r *Region) WriteAt(b []byte, off int) (err error) {
 
 // Grant returns what process pid, on the NIC with address `to`, needs to use the region.
 func (r *Region) Grant(to netip.Addr, pid nic.PID) (g Grant, err error) {
+	return r.grant(nil, to, pid)
+}
+
+// GrantNext returns what the process will need when the key of the region has become k.
+func (r *Region) GrantNext(k nic.Key, to netip.Addr, pid nic.PID) (g Grant, err error) {
+	return r.grant(&k, to, pid)
+}
+
+// grant returns a grant under key k; nil means the present one.
+func (r *Region) grant(k *nic.Key, to netip.Addr, pid nic.PID) (g Grant, err error) {
 	if to = to.Unmap(); !to.Is4() {
 		return g, opError("grant", verbs.ErrInvalid, "grant it to the IPv4 address of a NIC, not to %v", to)
 	}
@@ -239,7 +249,11 @@ func (r *Region) Grant(to netip.Addr, pid nic.PID) (g Grant, err error) {
 		if r.proc.gone || !slices.Contains(r.proc.regions, r) {
 			return
 		}
-		g, err = grantOf(r.nic, r.length, to, pid), nil
+		key := r.nic.Key()
+		if k != nil {
+			key = *k
+		}
+		g, err = grantOf(r.nic, key, r.length, to, pid), nil
 	})
 	return g, err
 }

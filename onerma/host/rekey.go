@@ -16,13 +16,14 @@ type rekeying struct {
 // right. Keys that were granted before are refused from then on, and new ones must be derived from
 // k. The operation is not tried again: after nic.Timeout the region may have either key.
 func (p *Process) Rekey(to *Remote, k nic.Key) error {
-	if to.rekey == nil {
-		return opError("REKEY", verbs.ErrInvalid, "the remote memory has no key for this operation")
-	}
 	var r *rekeying
 	err := opError("REKEY", verbs.ErrClosed, "the process or its NIC has ended")
 	p.nic.exclusive(func(now clock.Time) {
 		if p.gone {
+			return
+		}
+		if to.rekey == nil {
+			err = opError("REKEY", verbs.ErrInvalid, "the remote memory has no key for this operation")
 			return
 		}
 		if p.rekey != nil {

@@ -91,6 +91,7 @@ func (a *application) lend() error {
 		return err
 	}
 	a.lender = p.Lend(l, a.h.log)
+	a.lender.RotateEvery(a.h.rack.Load().OneRMA.Rotate)
 	return nil
 }
 
