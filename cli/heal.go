@@ -36,11 +36,13 @@ func healCmd() *cobra.Command {
 			h := healer{cmd: cmd, rack: rack, paths: paths}
 			switch {
 			case len(ids) > 0:
-				return h.some(cmd.Context(), ids)
+				err = h.some(cmd.Context(), ids)
 			case link != "":
-				return h.link(cmd.Context(), link)
+				err = h.link(cmd.Context(), link)
+			default:
+				err = h.all(cmd.Context())
 			}
-			return h.all(cmd.Context())
+			return h.explained(cmd.Context(), err)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "end all fault rules and the partition (the default)")
@@ -106,6 +108,8 @@ func (h *healer) some(ctx context.Context, ids []string) error {
 		var answered *control.Error
 		none := errors.As(err, &answered) && answered.Status == http.StatusNotFound
 		switch {
+		case err != nil && h.rack.IsSwitch(id):
+			err = h.noFault(ctx, id)
 		case none && checkLink(h.rack, id) == nil:
 			err = h.link(ctx, id)
 		case none && id == partitionWord:
@@ -150,7 +154,10 @@ func (h *healer) link(ctx context.Context, link string) error {
 	if err != nil {
 		return err
 	}
-	return say(h.cmd, "healed %s of %s", count(n, "active fault"), link)
+	if err := say(h.cmd, "healed %s of %s", count(n, "active fault"), link); err != nil {
+		return err
+	}
+	return h.sayOther(ctx, link)
 }
 
 func (h *healer) all(ctx context.Context) error {
@@ -160,6 +167,9 @@ func (h *healer) all(ctx context.Context) error {
 	}
 	if err == nil && len(silent) > 0 {
 		err = say(h.cmd, "no answer from %v: torn copies there, if any, go on", silent)
+	}
+	if err == nil {
+		err = h.sayOther(ctx, "")
 	}
 	return err
 }
