@@ -22,13 +22,14 @@ var meantCommands = map[string]string{
 	"ls": "status", "ps": "status", "list": "status", "inspect": "status", "describe": "status", "get": "status", "info": "status",
 	"diff": "apply -f RACK.yaml --dry-run", "update": "apply -f RACK.yaml", "plan": "apply -f RACK.yaml --dry-run", "edit": "apply -f RACK.yaml",
 	"config": "validate RACK.yaml", "lint": "validate RACK.yaml", "check": "validate RACK.yaml", "schema": "validate --schema",
-	"draw": "graph", "topo": "graph", "topology": "graph",
+	"draw": "graph", "topo": "graph", "topology": "graph", "plot": "graph", "picture": "graph", "diagram": "graph", "map": "graph", "dot": "graph --format dot",
 	"kill": "crash HOST", "pause": "hang HOST", "freeze": "hang HOST", "unpause": "resume HOST", "continue": "resume HOST", "reboot": "restart HOST",
 	"shell": "exec HOST -- bash", "attach": "exec HOST -- bash", "ssh": "exec HOST -- bash", "enter": "exec HOST -- bash", "nsenter": "exec HOST -- bash",
 	"cp":    "exec HOST -- cp FROM TO (hosts have the machine's files)",
 	"clear": "heal", "reset": "heal", "netem": "inject", "tc": "inject", "impair": "inject", "chaos": "inject", "fault": "inject",
 	"save": "bundle", "export": "bundle", "report": "bundle",
-	"tcpdump": "capture HOST", "tshark": "capture HOST", "sniff": "capture HOST", "read-pcap": "dump FILE", "show": "status",
+	"tcpdump": "capture HOST", "tshark": "capture HOST", "wireshark": "capture HOST", "sniff": "capture HOST", "pcap": "capture HOST", "read-pcap": "dump FILE",
+	"show": "status", "log": "logs", "journal": "logs", "monitor": "top", "htop": "top",
 	"stat": "counters HOST", "stats": "counters HOST", "counter": "counters HOST", "metrics": "counters HOST", "statistic": "counters HOST",
 	"build": "image", "iperf": "perf TEST", "bench": "perf TEST", "benchmark": "perf TEST", "ping": "exec HOST -- ping HOST, or pingpong",
 	"ib_write_bw": "perf write_bw", "ib_read_bw": "perf read_bw", "ib_send_bw": "perf send_bw", "ib_atomic_bw": "perf atomic_bw",
@@ -82,21 +83,6 @@ var meantFlags = []meantFlag{
 	{"-a", "status", "leave it out: status shows every host"},
 	{"-n", "status", "--rack"},
 	{"-w", "counters faults status qps mrs cqs cms congestion", "--watch"},
-	{"-F", "perf", "leave it out: frequencies of processors are not looked at"},
-	{"-R", "perf", "leave it out: the connection manager connects always"},
-	{"-d", "perf", "leave it out: a host has one NIC"},
-	{"-i", "perf", "leave it out: a NIC has one port"},
-	{"-u", "perf", "--timeout"},
-	{"-r", "perf", "--recvs"},
-	{"-p", "perf", "leave it out: tests of one host do not disturb each other"},
-	{"-l", "perf", "leave it out: posts have up to 32 work requests in a list"},
-	{"-S", "perf", "leave it out: packets have the priority of their DSCP, which the key tos of a rack file sets"},
-	{"-T", "perf", "the key tos of the hosts in the rack file"},
-	{"-N", "perf", "leave it out: the peak is printed always"},
-	{"-C", "perf", "leave it out: times are in microseconds"},
-	{"-z", "perf", "leave it out: the connection manager connects always"},
-	{"--report-both", "perf", "--bidirectional"},
-	{"--run_infinitely", "perf", "--duration"},
 	{"-d", "top", "leave it out: top draws every second"},
 	{"-p", "run", "--keys, --ops and the other flags of run"},
 	{"-P", "run", "--workload a to f"},
@@ -106,17 +92,11 @@ var meantFlags = []meantFlag{
 	{"--replica", "start", "--replicas"},
 }
 
-// flagMeant returns what to write instead of an unknown flag: of meantFlags or, for a flag that is spelled
+// flagMeant returns what to write instead of an unknown flag: of the tables or, for a flag that is spelled
 // almost like one of the command's, that flag. It returns "" if there is nothing to propose.
 func flagMeant(cmd *cobra.Command, flag string) string {
-	for _, m := range meantFlags {
-		if m.flag != flag || m.commands != "" && !slices.ContainsFunc(strings.Fields(m.commands), func(name string) bool { return of(cmd, name) }) {
-			continue
-		}
-		if word, _, _ := strings.Cut(strings.TrimSuffix(m.write, ","), " "); strings.HasPrefix(word, "-") && !has(cmd, strings.TrimRight(word, ",:")) {
-			continue // this command has no such flag
-		}
-		return m.write
+	if write := tableMeant(cmd, flag); write != "" {
+		return write
 	}
 	name, long := strings.CutPrefix(flag, "--")
 	if !long {
@@ -129,6 +109,20 @@ func flagMeant(cmd *cobra.Command, flag string) string {
 		}
 	})
 	return nearest.Word("--"+name, known)
+}
+
+// tableMeant returns what meantFlags and perftestFlags have for a flag of a command, or "".
+func tableMeant(cmd *cobra.Command, flag string) string {
+	for _, m := range slices.Concat(meantFlags, perftestFlags()) {
+		if m.flag != flag || m.commands != "" && !slices.ContainsFunc(strings.Fields(m.commands), func(name string) bool { return of(cmd, name) }) {
+			continue
+		}
+		if word, _, _ := strings.Cut(strings.TrimSuffix(m.write, ","), " "); strings.HasPrefix(word, "-") && !has(cmd, strings.TrimRight(word, ",:")) {
+			continue // this command has no such flag
+		}
+		return m.write
+	}
+	return ""
 }
 
 // of reports whether cmd is the command with a name, or below it.

@@ -215,7 +215,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	var missing *pflag.ValueRequiredError
 	switch {
 	case isUse(err): // the flag's own error already says which values it accepts
-		text = errors.Unwrap(err).Error()
+		text = errors.Unwrap(err).Error() + otherMeaning(cmd, err)
 	case errors.As(err, &unknown) && len(cmd.Flags().Args()) > 0 && onlyGroups(cmd):
 		text = strangers(cmd, cmd.Flags().Args()[0]) // the flag is that of a command below
 	case errors.As(err, &unknown):
@@ -248,6 +248,17 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return badUse("%s; see `%s --help`", text, cmd.CommandPath())
+}
+
+// otherMeaning returns what to write for a flag that has another meaning in another tool, whose value was refused
+// here; "" if the tables have none.
+func otherMeaning(cmd *cobra.Command, err error) string {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) || invalid.GetFlag().Shorthand == "" {
+		return ""
+	}
+	write := tableMeant(cmd, "-"+invalid.GetFlag().Shorthand)
+	return either(write == "", "", "; write "+write)
 }
 
 // inDigits returns "; write 10000" if the value in the text of an error is a whole number with a suffix,
