@@ -22,7 +22,7 @@ const bundlesEnv = "RDMALAB_BUNDLES"
 func bundleCmd() *cobra.Command {
 	var why bundle.Reason
 	cmd := &cobra.Command{
-		Use:   "bundle [DIR]",
+		Use: "bundle [DIR]", Annotations: map[string]string{writesNote: outFolder},
 		Short: "Collect the rack's state, counters, logs and last packets in a folder",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {

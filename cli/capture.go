@@ -43,6 +43,7 @@ func captureCmd() *cobra.Command {
 	flags.define(cmd)
 	addSwitchFlag(cmd)
 	cmd.Flags().StringVarP(&flags.file, "write", "w", "-", "file to write; - is standard output, which must not be a terminal")
+	writesFile(cmd, "write")
 	cmd.Flags().BoolVar(&flags.ladder, "ladder", false, "draw a ladder of the packets instead of writing them")
 	cmd.Flags().IntVar(&flags.snaplen, "snaplen", 0, "keep only this many bytes of each packet (default: all)")
 	return cmd

@@ -65,6 +65,7 @@ func cniInstallCmd() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&bin, "bin", "/opt/cni/bin", "folder of the plugins (Debian's podman also looks into /usr/lib/cni)")
 	f.StringVar(&conf, "conf", "/etc/cni/net.d", "folder of the networks")
+	writesFolder(cmd, "bin", "conf")
 	f.StringVar(&network, "network", "rack", "name of the network")
 	return cmd
 }

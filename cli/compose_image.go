@@ -52,6 +52,7 @@ func imageCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "write the image to this file (default: load it into docker)")
+	writesFile(cmd, "file")
 	cmd.Flags().StringVar(&program, "program", imageOf, "with --file: the static program in the image")
 	return cmd
 }

@@ -81,6 +81,7 @@ func dumpCmd() *cobra.Command {
 	f.BoolVar(&flags.ladder, "ladder", false, "draw a ladder: a lifeline for each host and the switch, an arrow for each packet")
 	f.BoolVar(&flags.check, "check", false, "hold the packets against the rules of the protocol; print the first of each flow that breaks one")
 	f.StringVarP(&flags.write, "write", "w", "", "with --ladder: draw into this file, a picture (.svg), a page (.html) or text (.txt)")
+	writesFile(cmd, "write")
 	cmd.MarkFlagsMutuallyExclusive("ladder", "check")
 	completeFlag(cmd, "opcode", opcodeNames)
 	lineFlag(cmd)

@@ -163,6 +163,7 @@ func (x *experimentRun) command() *cobra.Command {
 	fs.BoolVar(&x.quick, "quick", false, "make fewer and shorter measurements, to try the experiment: it may leave out some values of flags that are lists, and the numbers are less exact")
 	quietFlag(cmd, &x.quiet)
 	fs.StringVar(&x.out, "out", "", "also write the results into this folder, which is made if it does not exist: as table, CSV and JSON, and each figure as pictures (SVG and PDF)")
+	writesFolder(cmd, "out")
 	formatFlag(cmd, "table", "json", "csv")
 	return cmd
 }

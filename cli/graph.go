@@ -55,6 +55,7 @@ func graphCmd() *cobra.Command {
 	cmd.Flags().StringVar(&format, "format", "text", "how the rack is drawn: text, mermaid, dot or svg")
 	complete(cmd, "format", "text", "mermaid", "dot", "svg")
 	cmd.Flags().StringVarP(&file, "write", "w", "", "draw a picture into this file: its suffix is .svg, .pdf or .png")
+	writesFile(cmd, "write")
 	return cmd
 }
 

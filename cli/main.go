@@ -26,9 +26,12 @@ func Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	root, began := rootCmd(called(os.Args)...), time.Now()
 	ownName(root)
-	err := execute(ctx, root)
+	err := checkEnvOutputs(root, os.Args[1:])
+	if err == nil {
+		err = execute(ctx, root)
+		err = inJUnit(root, os.Args[1:], time.Since(began), err)
+	}
 	stop()
-	err = inJUnit(root, os.Args[1:], time.Since(began), err)
 	var code exitCode
 	var fail failure
 	switch {

@@ -12,7 +12,7 @@ import (
 func manCmd() *cobra.Command {
 	var date string
 	cmd := &cobra.Command{
-		Use: "man FOLDER", Short: "Write pages of the manual, section 1", Hidden: true, Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "man FOLDER", Short: "Write pages of the manual, section 1", Hidden: true, Args: cobra.ExactArgs(1), Annotations: map[string]string{writesNote: outFolder}, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			day, err := time.Parse(time.DateOnly, date)
 			if err != nil {

@@ -37,6 +37,7 @@ func profileCmd() *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&lasting, "for", 5*time.Second, "time to record, from 100ms to 10m")
 	cmd.Flags().StringVar(&dir, "dir", ".", "folder of the files; made if it does not exist")
+	writesFolder(cmd, "dir")
 	must(cmd.RegisterFlagCompletionFunc("dir", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}))

@@ -71,6 +71,7 @@ func rednTraceCmd() *cobra.Command {
 	f.Uint64Var(&x, "x", 5, "x of the condition, which the program reads from memory; 0 to 2^48-1")
 	f.Uint64Var(&y, "y", 5, "y of the condition, a constant of the program; 0 to 2^48-1")
 	f.StringVarP(&file, "write", "w", "", "picture to write: its suffix is .svg, .pdf or .png (default: no picture)")
+	writesFile(cmd, "write")
 	f.BoolVar(&stale, "stale", false, "let the NIC read the second queue ahead, without an ENABLE; the result is then always 2")
 	return cmd
 }

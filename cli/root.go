@@ -53,6 +53,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	addGroups(root, commands)
 	carryAll(commands)
 	root.AddCommand(commands...)
+	checkedOutputs(root)
 	root.InitDefaultCompletionCmd()
 	bashCompletion(root)
 	documenting(root)

@@ -289,6 +289,7 @@ func plotCmd() *cobra.Command {
 	cmd.Flags().StringVar(&y, "y", "ops", "the measure on the y axis, one of those that rdmalab run compare --help lists")
 	cmd.Flags().StringVarP(&out, "write", "w", "", "picture to write: its suffix is .svg, .pdf or .png (required)")
 	_ = cmd.MarkFlagRequired("write") // the flag exists
+	writesFile(cmd, "write")
 	return cmd
 }
 

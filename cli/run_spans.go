@@ -34,6 +34,7 @@ func (f *spanFlags) flags(cmd *cobra.Command) {
 		"whose address begins with http:// or https://, like http://localhost:4318")
 	fs.IntVar(&f.each, "spans-each", spansEach, "with --spans: how many operations of each client, the first ones that are counted")
 	must(cmd.MarkFlagFilename("spans", "json"))
+	writesFile(cmd, "spans")
 }
 
 func (f *spanFlags) receiver() bool {

@@ -43,6 +43,7 @@ func sweepCmd() *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringArrayVar(&s.over, "over", nil, "a flag of rdmalab run ycsb and its values, in the form `FLAG=VALUE,VALUE`, like clients=1,4,16 (repeatable; required)")
 	fs.StringVarP(&s.out, "write", "w", "", "file to which the results are appended; without --resume it must have no results yet (required)")
+	writesFile(cmd, "write")
 	fs.IntVar(&s.rounds, "rounds", 1, "number of rounds; each round runs every combination once")
 	fs.BoolVar(&s.resume, "resume", false, "run only the combinations and rounds whose results the file lacks")
 	_ = errors.Join(cmd.MarkFlagRequired("over"), cmd.MarkFlagRequired("write")) // the flags exist

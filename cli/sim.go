@@ -70,6 +70,7 @@ func simCmd() *cobra.Command {
 	fs.Uint64Var(&f.first, "first", 1, "with --seeds: the first seed")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "with one seed: print every packet as it enters a link")
 	fs.StringVar(&f.pcap, "pcap", "", "with one seed: write every packet to this capture file")
+	writesFile(cmd, "pcap")
 	f.vary(cmd)
 	cmd.MarkFlagsMutuallyExclusive("seed", "seeds")
 	cmd.MarkFlagsMutuallyExclusive("seeds", "verbose")

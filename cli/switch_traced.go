@@ -68,6 +68,7 @@ func switchTracedCmd() *cobra.Command {
 	fs.StringVar(&on, "on", "", "host of the rack that reads the records; default: the first server of the ring, which reads its memory by its NIC")
 	fs.StringVar(&by, "by", telemetry.Names[0], "what makes a flow: "+strings.Join(telemetry.Names, ", "))
 	fs.StringVarP(&file, "write", "w", "", "write the records as packets to this `FILE`, a capture (pcapng)")
+	writesFile(cmd, "write")
 	fs.IntVarP(&most, "most", "n", 20, "show at most this many flows; 0 means all")
 	fs.DurationVar(&lasts, "for", 0, fmt.Sprintf("read the ring again every %v for this time, and analyse all records that were seen; 0: once", tracedEvery))
 	completeHost(cmd, "on")
