@@ -82,6 +82,6 @@ func watcherCmd() *cobra.Command {
 			return err
 		}
 		log := logOf(cmd, rackfile.PathsOf(name).Dir)
-		return log.run(func() error { return rack.RunWatcher(cmd.Context(), name, log.logger()) })
+		return log.supervised(container.WatcherName, func() error { return rack.RunWatcher(cmd.Context(), name, log.logger()) })
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"runtime/debug"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,8 +16,8 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/topo/compact"
+	"github.com/rdmalab/rdmalab/topo/crashlog"
 	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
@@ -32,9 +32,6 @@ func hiddenCmd(use, short string, run func(cmd *cobra.Command, args []string) er
 // umask is the umask of up and of the daemons, whatever umask the shell has. Users other than root
 // may read some of the files that up and the daemons make, but may write none.
 const umask = 0o022
-
-// exitPanicked is the exit status of a process that has panicked, as Go has it.
-const exitPanicked = 2
 
 // daemonLog is the log of a daemon of a rack. Its reader decodes the rack's description once.
 type daemonLog struct {
@@ -53,31 +50,47 @@ func (l *daemonLog) logger() *slog.Logger { return slog.New(l.reader.LogHandler(
 func (l *daemonLog) isJSON() bool { return l.reader.LogsJSON(l.paths) }
 
 // run runs the daemon. It writes why the daemon has ended to the log, in the log's format, and returns the exit
-// status in place of the error. If the log is JSON, a panic of the daemon is a record of it; otherwise it ends the
-// process, and Go prints it.
+// status in place of the error. How Go prints a panic is made a record of a log of JSON by the parent of a daemon
+// that is supervised.
 func (l *daemonLog) run(daemon func() error) (err error) {
-	if l.isJSON() {
-		defer func() {
-			if v := recover(); v != nil {
-				err = errors.Join(l.panicked("the daemon panicked", v, string(debug.Stack())), exitCode(exitPanicked))
-			}
-		}()
-	}
-	if err := daemon(); err != nil {
+	err = daemon()
+	var status exitCode
+	switch {
+	case errors.As(err, &status):
+		return status // of a further process, which has written why
+	case err != nil:
 		l.logger().Error("the daemon ends", "error", err)
 		return exitCode(1)
 	}
 	return nil
 }
 
-func (l *daemonLog) panicked(text string, value any, stack string) error {
-	return l.reader.LogPanic(l.paths, l.out, text, value, stack)
+// supervised runs the daemon as run, if its log is JSON in a further process whose standard error this one reads. It is
+// for daemons of a rack that process 1 of a node has not started: the rack lets them in by a gate.
+func (l *daemonLog) supervised(name string, daemon func() error) error {
+	if l.out != io.Writer(os.Stderr) || !l.isJSON() || crashlog.Supervised() {
+		return l.run(daemon)
+	}
+	rackName := filepath.Base(l.paths.Dir)
+	if r, err := l.reader.Load(l.paths); err == nil {
+		rackName = r.Name
+	}
+	return l.run(func() error {
+		if err := rack.PassGate(); err != nil {
+			return err
+		}
+		return supervise("rack", rackName, "host", name)
+	})
 }
 
-// broken ends the process of a host whose NIC has panicked, with a record of the log.
-func (l *daemonLog) broken(p *device.Panic) {
-	_ = l.panicked("the NIC panicked", p.Value, p.Stack) // the process ends in any case
-	os.Exit(exitPanicked)
+// supervise runs this command again in a process whose standard error becomes records of JSON with the attributes. It
+// returns the exit status.
+func supervise(attributes ...any) error {
+	status, err := crashlog.Supervise(os.Stderr, attributes...)
+	if err == nil && status != 0 {
+		err = exitCode(status)
+	}
+	return err
 }
 
 func hostCmd() *cobra.Command {
@@ -86,9 +99,6 @@ func hostCmd() *cobra.Command {
 		unix.Umask(umask)
 		log := logOf(cmd, cfg.Dir)
 		cfg.Log = log.logger()
-		if log.isJSON() {
-			cfg.Broken = log.broken
-		}
 		return log.run(func() error { return hostd.Run(cmd.Context(), cfg) })
 	})
 	cmd.Flags().StringVar(&cfg.Dir, "rack-dir", "", "the rack's state folder (required)")
@@ -118,7 +128,9 @@ func daemonsCmd() *cobra.Command {
 	var dir string
 	cmd := hiddenCmd("daemons", "Run all nodes of a rack (started by up)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
-		return logOf(cmd, dir).run(func() error { return rack.RunShared(func() error { return compact.Main(cmd.Context(), dir) }) })
+		return logOf(cmd, dir).supervised(rackfile.DaemonsName, func() error {
+			return rack.RunShared(func() error { return compact.Main(cmd.Context(), dir) })
+		})
 	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	must(cmd.MarkFlagRequired("rack-dir"))
@@ -138,6 +150,7 @@ func nodeInitCmd() *cobra.Command {
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	cmd.Flags().StringVar(&name, "name", "", "name of the node")
 	cmd.Flags().BoolVar(&kind.Switch, "switch", false, "the node is a switch")
+	cmd.Flags().StringVar(&kind.LogJSON, "log-json", "", "name of the rack, if its logs are JSON")
 	cmd.Flags().BoolVar(&shared, "shared", false, "let the shared process of the rack run the node")
 	return cmd
 }
@@ -155,7 +168,9 @@ func timerCmd() *cobra.Command {
 			return fmt.Errorf("unknown action %q", action)
 		}
 		open := func() (*rack.Rack, error) { return rack.Open(name) }
-		return rack.RunTimer(cmd.Context(), open, after, do, node)
+		return logOf(cmd, rackfile.PathsOf(name).Dir).supervised(node, func() error {
+			return rack.RunTimer(cmd.Context(), open, after, do, node)
+		})
 	})
 	cmd.Flags().DurationVar(&after, "after", 0, "time to wait")
 	cmd.Flags().StringVar(&action, "action", "", "what to do then")

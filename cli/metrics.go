@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/topo/crashlog"
 	"github.com/rdmalab/rdmalab/topo/export"
 	"github.com/rdmalab/rdmalab/topo/web"
 )
@@ -13,7 +14,7 @@ import (
 const defaultMetrics = "127.0.0.1:9864"
 
 func metricsCmd() *cobra.Command {
-	var listen string
+	var listen, logFormat string
 	var list, all bool
 	cmd := &cobra.Command{
 		Use:        "metrics",
@@ -33,6 +34,12 @@ func metricsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if _, err := newLog(cmd.ErrOrStderr(), logFormat); err != nil {
+				return err
+			}
+			if logFormat == logJSON && !crashlog.Supervised() {
+				return supervise("rack", name, "process", cmd.Name())
+			}
 			racks := func() []string { return []string{name} }
 			if all {
 				racks = racksUp
@@ -51,6 +58,7 @@ func metricsCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", defaultMetrics, "address and port; port 0 is any free one")
+	logFormatFlag(cmd, &logFormat)
 	cmd.Flags().BoolVar(&all, "all-racks", false, "all racks that are up, instead of the one of --rack")
 	cmd.Flags().BoolVar(&list, "list", false, "print the metrics with their types and meaning, and end")
 	return cmd

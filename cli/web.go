@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/nearest"
+	"github.com/rdmalab/rdmalab/topo/crashlog"
 	"github.com/rdmalab/rdmalab/topo/web"
 )
 
@@ -35,6 +36,9 @@ func webCmd() *cobra.Command {
 			log, err := newLog(cmd.ErrOrStderr(), logFormat)
 			if err != nil {
 				return err
+			}
+			if logFormat == logJSON && !crashlog.Supervised() {
+				return supervise("rack", name, "process", cmd.Name())
 			}
 			program, err := os.Executable()
 			if err != nil {

@@ -183,7 +183,7 @@ func closeHost(h *hostd.Machine, broken bool) error {
 // the reason.
 func (d *daemons) noteBroken(name string, p *device.Panic, out io.Writer) {
 	d.log.Error("NIC panicked; its host has crashed", "name", name, "panic", p.Value)
-	if err := d.reader.LogPanic(d.paths, out, "the NIC panicked", p.Value, p.Stack); err != nil {
+	if err := d.reader.LogPanic(d.paths, name, out, "the NIC panicked", p.Value, p.Stack); err != nil {
 		d.log.Error("log of the host", "name", name, "error", err)
 	}
 	if err := os.WriteFile(d.paths.Broken(name), []byte(p.Error()), 0o644); err != nil {

@@ -32,16 +32,18 @@ func (r *Reader) LogsJSON(paths rackfile.Paths) bool {
 	return err == nil && rack.LogJSON
 }
 
-// LogPanic writes a panic that was recovered to a log in its format: in JSON the stack is an attribute of the
-// record, in text it follows the record line by line, as Go prints it.
-func (r *Reader) LogPanic(paths rackfile.Paths, out io.Writer, text string, value any, stack string) error {
-	asJSON := r.LogsJSON(paths)
-	logger := slog.New(handler(asJSON, out)).With("panic", fmt.Sprint(value))
+// LogPanic writes a panic of a host that was recovered to the host's log in its format: in JSON the stack is an
+// attribute of the record, in text it follows the record line by line, as Go prints it.
+func (r *Reader) LogPanic(paths rackfile.Paths, host string, out io.Writer, text string, value any, stack string) error {
+	rack, err := r.Load(paths)
+	asJSON := err == nil && rack.LogJSON
+	logger := slog.New(handler(asJSON, out)).With("panic", fmt.Sprint(value), "host", host)
 	if asJSON {
+		logger = logger.With("rack", rack.Name)
 		logger.Error(text, "stack", stack)
 		return nil
 	}
 	logger.Error(text)
-	_, err := fmt.Fprintln(out, stack)
+	_, err = fmt.Fprintln(out, stack)
 	return err
 }

@@ -21,15 +21,15 @@ func TestLogPanic(t *testing.T) {
 		}
 		var out bytes.Buffer
 		var r Reader
-		if err := r.LogPanic(paths, &out, "the NIC panicked", 7, "goroutine 1\nmain.main()"); err != nil {
+		if err := r.LogPanic(paths, "cn0", &out, "the NIC panicked", 7, "goroutine 1\nmain.main()"); err != nil {
 			t.Fatal(err)
 		}
-		var x struct{ Level, Msg, Panic, Stack string }
+		var x struct{ Level, Msg, Panic, Stack, Rack, Host string }
 		err := json.Unmarshal(out.Bytes(), &x)
-		if isJSON && (err != nil || x.Level != "ERROR" || x.Panic != "7" || x.Stack != "goroutine 1\nmain.main()") {
+		if isJSON && (err != nil || x.Level != "ERROR" || x.Panic != "7" || x.Rack != "x" || x.Host != "cn0" || x.Stack != "goroutine 1\nmain.main()") {
 			t.Errorf("%v: %s", err, &out)
 		}
-		if !isJSON && !strings.HasSuffix(out.String(), "level=ERROR msg=\"the NIC panicked\" panic=7\ngoroutine 1\nmain.main()\n") {
+		if !isJSON && !strings.HasSuffix(out.String(), "level=ERROR msg=\"the NIC panicked\" panic=7 host=cn0\ngoroutine 1\nmain.main()\n") {
 			t.Errorf("%s", &out)
 		}
 	}

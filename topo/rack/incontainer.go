@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/topo/crashlog"
 	"github.com/rdmalab/rdmalab/topo/nl"
 )
 
@@ -87,11 +88,12 @@ func (n *containerNode) run() int {
 			os.Exit(exitSignalled + int(sig.(syscall.Signal)))
 		}
 	}()
-	out, err := n.tee()
+	out, drain, err := n.tee()
 	if err != nil {
 		n.note(slog.LevelError, "pipe for the output of the daemon", "error", err)
 		return 1
 	}
+	defer drain()
 	for {
 		index := n.waitNIC()
 		n.replaced.Store(false)
@@ -121,15 +123,22 @@ func (n *containerNode) noteEnd(level slog.Level, text string, attributes ...any
 	n.note(level, text, attributes...)
 }
 
-// tee returns a file for the daemon's output. The data written to it goes to standard error and to
-// the rack's log.
-func (n *containerNode) tee() (*os.File, error) {
+// tee returns a file for the daemon's output. The data written to it goes to standard error and to the rack's log, in
+// a log of JSON by a crashlog.Filter. drain waits for the rest of it when the last daemon has ended.
+func (n *containerNode) tee() (file *os.File, drain func(), err error) {
+	if n.rack.LogJSON {
+		p, err := crashlog.NewPipe(n.log, "rack", n.rack.Name, "host", n.host.Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		return p.File, p.Drain, nil
+	}
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	go func() { _, _ = io.Copy(n.log, r) }() // an error of the log must not stop the daemon
-	return w, nil
+	return w, func() {}, nil
 }
 
 // startDaemon starts the host's daemon on the processors that the rack's description names.
@@ -137,7 +146,7 @@ func (n *containerNode) startDaemon(out *os.File) (pid int, err error) {
 	err = nl.OnOwnThread(func() error {
 		return launcher{spec: n.rack}.place(n.host.Name, func() error {
 			pid, err = syscall.ForkExec("/proc/self/exe", []string{programName, "host", "--rack-dir", n.dir, "--name", n.host.Name}, &syscall.ProcAttr{
-				Env: os.Environ(), Files: []uintptr{0, out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
+				Env: crashlog.Env(), Files: []uintptr{0, out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
 			})
 			return err
 		})

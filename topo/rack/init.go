@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/topo/crashlog"
 )
 
 // exitSignalled plus n is the exit status for a process that signal n has killed. Shells use the
@@ -23,6 +24,9 @@ const exitSignalled = 128
 type NodeKind struct {
 	// Switch is true for a switch, and false for a host.
 	Switch bool
+	// LogJSON is the name of the rack if the daemon's log is JSON: then all that the daemon writes to its standard
+	// error becomes records. "" means text.
+	LogJSON string
 	// Stand stands for the node in the rack's shared process until ctx ends, in place of a daemon; nil
 	// if the node has a daemon. The error says why the node has ended by itself.
 	Stand func(ctx context.Context) error
@@ -57,7 +61,16 @@ func NodeInit(dir, node string, kind NodeKind) int {
 	if kind.Stand != nil {
 		return stand(kind.Stand, note)
 	}
-	pid, err := startDaemon(dir, node, kind.Switch)
+	var pipe *crashlog.Pipe
+	var err error
+	if kind.LogJSON != "" {
+		pipe, err = crashlog.NewPipe(os.Stderr, "rack", kind.LogJSON, "host", node)
+	}
+	if err != nil {
+		note(slog.LevelError, "start daemon", "error", err)
+		return 1
+	}
+	pid, err := startDaemon(dir, node, kind.Switch, pipe)
 	if err != nil {
 		note(slog.LevelError, "start daemon", "error", err)
 		return 1
@@ -69,7 +82,12 @@ func NodeInit(dir, node string, kind NodeKind) int {
 			_ = unix.Kill(pid, s.(syscall.Signal)) // the daemon may have ended already
 		}
 	}()
-	return reap(pid, note)
+	return reap(pid, func(level slog.Level, text string, attributes ...any) {
+		if pipe != nil {
+			pipe.Drain() // why the daemon has ended comes first
+		}
+		note(level, text, attributes...)
+	})
 }
 
 // stand reaps processes and lets f stand for the node, until f ends or a signal ends it.
@@ -101,14 +119,18 @@ func reapOrphans() {
 	}
 }
 
-func startDaemon(dir, node string, isSwitch bool) (int, error) {
+// startDaemon starts the daemon of a node. Its output goes to the pipe, and to that of this process if pipe is nil.
+func startDaemon(dir, node string, isSwitch bool, pipe *crashlog.Pipe) (int, error) {
 	args := []string{programName, "host", "--rack-dir", dir, "--name", node}
 	if isSwitch {
 		args = []string{programName, "switchd", "--rack-dir", dir, "--name", node}
 	}
-	return syscall.ForkExec("/proc/self/exe", args, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}}
+	if pipe != nil {
+		attr.Env, attr.Files = crashlog.Env(), []uintptr{0, pipe.File.Fd(), pipe.File.Fd()}
+		defer func() { _ = pipe.File.Close() }() // the daemon has it
+	}
+	return syscall.ForkExec("/proc/self/exe", args, attr)
 }
 
 // reap reaps child processes until the daemon has ended, and returns the daemon's exit status.

@@ -50,6 +50,9 @@ func (l launcher) startProcess(node string) error {
 	if l.spec.IsSwitch(node) {
 		args = append(args, "--switch")
 	}
+	if l.spec.LogJSON {
+		args = append(args, "--log-json", l.spec.Name)
+	}
 	return l.spawn(node, node, flags, func(start func() error) error {
 		return nl.Do(l.paths.Netns(l.spec.NamespaceOf(node)), func() error { return l.place(node, start) })
 	}, args...)

@@ -10,6 +10,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/rdmalab/rdmalab/topo/crashlog"
 )
 
 // logFormatFlag is the flag of all programs that says how they write their logs.
@@ -28,11 +30,31 @@ func flags(program string) (fs *flag.FlagSet, begin func(args []string) error) {
 		if err != nil {
 			return err
 		}
+		if *format == "json" && !crashlog.Supervised() { // what Go prints of a panic is to be JSON, too
+			status, err := crashlog.Supervise(os.Stderr, about(program, fs)...)
+			if err != nil {
+				return err
+			}
+			os.Exit(status)
+		}
 		slog.SetDefault(slog.New(h))
 		ctrl.SetLogger(logr.FromSlogHandler(h))
 		klog.SetSlogLogger(slog.New(h))
 		return nil
 	}
+}
+
+// about returns the attributes of the record of a crash.
+func about(program string, fs *flag.FlagSet) []any {
+	list := []any{"process", program}
+	if f := fs.Lookup("rack"); f != nil {
+		list = append(list, "rack", f.Value.String())
+	}
+	host := os.Getenv("NODE_NAME")
+	if f := fs.Lookup("name"); f != nil {
+		host = f.Value.String()
+	}
+	return append(list, "host", host)
 }
 
 // logHandler returns the handler for a log in one of the formats text and json.
