@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/rackapi"
 	"github.com/rdmalab/rdmalab/topo/top/live"
 )
 
@@ -50,7 +51,7 @@ type hub struct {
 	mu      sync.Mutex
 	last    *Rack
 	read    *live.Reading // to which last belongs
-	text    []byte        // last as JSON
+	text    []byte        // last as JSON, without its lists
 	points  []Point
 	readers map[chan []byte]struct{}
 	stop    context.CancelFunc // of the sampler; nil while none runs
@@ -62,7 +63,7 @@ func newHub(source *live.Source, finish func(*Rack)) *hub {
 	return &hub{source: source, finish: finish, readers: make(map[chan []byte]struct{})}
 }
 
-// now returns the state of the rack, as an object and as JSON. Neither may be changed.
+// now returns the state of the rack, as an object and as JSON without the lists. Neither may be changed.
 func (h *hub) now(ctx context.Context) (*Rack, []byte, error) {
 	g, err := h.source.Get(ctx)
 	if ctx.Err() != nil {
@@ -77,10 +78,12 @@ func (h *hub) now(ctx context.Context) (*Rack, []byte, error) {
 	if err != nil {
 		r = gone(h.source.Name, err)
 	} else {
-		r = rackOf(g, h.last)
+		r = g.State(h.last)
 	}
 	h.finish(r)
-	text, err := json.Marshal(r)
+	short := *r
+	short.Detail, short.Lists = false, rackapi.Lists{} // these may be long, and pages do not show them
+	text, err := json.Marshal(&short)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,7 +99,7 @@ func (h *hub) remember(r *Rack) {
 	}
 	p := Point{Time: r.Time, Nodes: make(map[string]PointOf, len(r.Nodes))}
 	for i := range r.Nodes {
-		if n := &r.Nodes[i]; !n.isSwitch() {
+		if n := &r.Nodes[i]; !n.IsSwitch() {
 			p.Nodes[n.Name] = PointOf{Up: n.UpBits, Down: n.DownBits, Drops: n.DropsRate, Resent: n.ResentRate}
 		}
 	}

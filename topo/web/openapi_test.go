@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rdmalab/rdmalab/topo/rackapi"
 )
 
 // document has what the test reads of an OpenAPI file.
@@ -75,7 +77,7 @@ func TestOpenAPIDescribesTheTypes(t *testing.T) {
 		Error string `json:"error"`
 	}]()}
 	for _, v := range []any{
-		Rack{}, Node{}, Fault{}, Counter{}, Counters{}, Table{}, Connection{}, Point{}, PointOf{}, RecordRequest{}, Recording{}, FaultRequest{}, ActionRequest{}, LinkRequest{}, Done{},
+		Rack{}, Node{}, rackapi.Fault{}, Counter{}, Counters{}, rackapi.Table{}, rackapi.Connection{}, rackapi.Lists{}, rackapi.QueuePair{}, rackapi.Word{}, rackapi.Key{}, Point{}, PointOf{}, RecordRequest{}, Recording{}, FaultRequest{}, ActionRequest{}, LinkRequest{}, Done{},
 	} {
 		types[reflect.TypeOf(v).Name()] = reflect.TypeOf(v)
 	}

@@ -126,12 +126,15 @@ func (s *Site) routes() []route {
 }
 
 func (s *Site) serveRack(w http.ResponseWriter, r *http.Request) {
-	_, text, err := s.hub.now(r.Context())
-	if err != nil {
+	state, text, err := s.hub.now(r.Context())
+	switch {
+	case err == nil && r.URL.Query().Get("detail") == "true":
+		answer(w, state, nil)
+	case err != nil:
 		control.WriteError(w, err)
-		return
+	default:
+		answerText(w, text)
 	}
-	answerText(w, text)
 }
 
 // serveRecord records packets. It changes nothing of the rack, so it needs no token.

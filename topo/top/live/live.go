@@ -36,6 +36,8 @@ type Config struct {
 	// none.
 	RackFlag []string
 	Style    top.Style
+	// ReadOnly is why no key changes the rack, which is shown in place of what a command says; "" if keys do.
+	ReadOnly string
 	// Sample takes a sample of a rack; nil means the function Sample of this package.
 	Sample func(ctx context.Context, name string) top.Sample
 	// In and Out are the terminal.
@@ -135,6 +137,9 @@ func (d *doer) counted(f func() tea.Msg) tea.Cmd {
 
 func (d *doer) Do(id int, args []string) tea.Cmd {
 	return d.counted(func() tea.Msg {
+		if d.cfg.ReadOnly != "" {
+			return top.Done{ID: id, Output: d.cfg.ReadOnly, Failed: true}
+		}
 		ctx, cancel := context.WithCancel(d.ctx)
 		defer cancel()
 		d.mu.Lock()

@@ -143,10 +143,10 @@ func Sample(ctx context.Context, name string) top.Sample {
 	if err != nil {
 		return top.Sample{At: time.Now(), Rack: name, Gone: err.Error()}
 	}
-	return g.Sample()
+	return SampleOf(g.State(nil))
 }
 
-// Sample returns what the live view shows of the reading.
+// Sample collects what the live view shows of the reading, from which State makes the types of the API.
 func (g *Reading) Sample() top.Sample {
 	s := top.Sample{At: g.At, Rack: g.Status.Name, State: string(g.Status.State), Program: g.Status.Switch.Program}
 	names := g.Rack.Names()
