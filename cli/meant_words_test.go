@@ -10,7 +10,7 @@ import (
 func TestWordsOfOtherToolsAreAnsweredByMeaning(t *testing.T) {
 	want := map[string]string{
 		"status": "ls ps list show inspect describe info", "up": "deploy start create boot", "down": "destroy stop delete rm remove clean",
-		"crash": "kill", "hang": "pause freeze", "exec": "ssh attach enter shell cp", "capture": "tcpdump sniff pcap tshark wireshark",
+		"crash": "kill", "hang": "pause", "exec": "ssh attach enter shell cp", "capture": "tcpdump sniff pcap tshark wireshark",
 		"counters": "stats stat", "logs": "log journal", "graph": "plot topology topo draw diagram", "top": "monitor htop",
 		"apply": "update diff", "heal": "clear reset", "inject": "netem tc", "perf": "iperf ib_write_bw", "restart": "reboot",
 	}

@@ -167,6 +167,9 @@ func TestUsageErrors(t *testing.T) {
 		{"perf soak --from a --to b --timeout 32", "timeout 32: want a code from 1 to 31", true},
 		{"run ycsb --clients 0", "--clients 0: want at least 1", true},
 		{"status --rack a/b", "rack name", true},
+		{"top --once --url ftp://x", "--url: no address of a page: \"ftp://x\"; write http://HOST:PORT", true},
+		{"top --once --url http://x --rack r", "leave out --rack", true},
+		{"top --once --url 127.0.0.1:1", "no server answers at http://127.0.0.1:1", false},
 		{"status --rack " + missingRack, "run `rdmalab up` first", false},
 		{"dump /no/such/file", "/no/such/file: no such file", true},
 	} {

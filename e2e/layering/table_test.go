@@ -231,7 +231,7 @@ var table = map[string]row{
 	"topo/top":              {level: 5},
 	"topo/top/live":         {level: 5, beside: []string{"store", "topo/hostd", "topo/machines", "topo/top"}},
 	"topo/export":           {level: 5, beside: []string{"store", "topo/hostd", "topo/top/live"}},
-	"topo/web":              {level: 5, beside: []string{"topo/export", "topo/hostd", "topo/top", "topo/top/live"}},
+	"topo/web":              {level: 5, beside: []string{"topo/export", "topo/hostd", "topo/top/live"}},
 	"sim/scenario":          {level: 5, beside: []string{"store", "clover", "store/kv", "store/passive", "clover/meta", "sherman", "sherman/audit", "fusee", "softrnic/memservice", "softrnic/perf", "store/bytekeys", "store/kvcs", "sim/kvcsrack", "store/template"}, touches: simulation},
 
 	// L6 and L7: the binary, the suites.

@@ -12,7 +12,7 @@ var _ = Describe("heal of what is no fault", func() {
 		rack := fixture.Up(fixture.Small)
 		for hurt, end := range map[string]string{
 			"link cn0 down": "link cn0 up", "crash cn0": "restart cn0", "crash cn0 --nic": "restart cn0 --nic", "hang cn0": "resume cn0",
-			"hang cn0 --app": "resume cn0 --app", "partition cn0": "partition --mend",
+			"hang cn0 --app": "resume cn0 --app", "partition cn0": "partition " + "--mend",
 		} {
 			rack.OK(words(hurt)...)
 			Expect(rack.OK("heal", "cn0")).To(SatisfyAll(HavePrefix("healed 0 active faults of cn0\ncn0: "), ContainSubstring("`rdmalab "+end+"`")), hurt)

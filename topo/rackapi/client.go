@@ -43,7 +43,7 @@ func NewClient(address string) (*Client, error) {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("%w: %.100q; write http://HOST:PORT, as `rdmalab web` prints it", ErrAddress, address)
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "":
-		return nil, fmt.Errorf("%w: %.100q has more than one; write %s://%s", ErrAddress, address, u.Scheme, u.Host)
+		return nil, fmt.Errorf("%w: %.100q has a path behind it; write %s://%s", ErrAddress, address, u.Scheme, u.Host)
 	}
 	return &Client{base: u.Scheme + "://" + u.Host, http: &http.Client{
 		Timeout:       answerWait,
