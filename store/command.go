@@ -151,7 +151,8 @@ func (c *Call) PostStart(host string, in, out any) error {
 }
 
 // History asks the daemon of host From to make a history, and returns the verdict. If in.Base is 0,
-// the history uses keys that no other history uses.
+// the history uses keys that no other history uses. When the context of the call ends, the clients end, and
+// the verdict is about what they have done.
 func (c *Call) History(in HistoryRequest) (out Verdict, err error) {
 	o, err := c.Options()
 	if err != nil {
@@ -159,8 +160,22 @@ func (c *Call) History(in HistoryRequest) (out Verdict, err error) {
 	}
 	in.Server = o.Server
 	in.Base = cmp.Or(in.Base, c.Fresh)
-	return out, c.Post("", c.Store.Path(PathHistory), in, &out)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
+	defer cancel()
+	stop := context.AfterFunc(c.Context, func() {
+		late := time.AfterFunc(endPatience, cancel)
+		if c.Ask(ctx, "", c.Store.Path(PathHistoryEnd), nil, nil) != nil {
+			late.Stop()
+			cancel()
+		}
+	})
+	defer stop()
+	return out, c.Ask(ctx, "", c.Store.Path(PathHistory), in, &out)
 }
+
+// endPatience bounds how long clients that are to end may take, whose operations may be waiting for a host that does
+// not answer.
+const endPatience = 15 * time.Second
 
 // HistoryIfAny does the work of History if in.Clients is above 0. Without clients there is no
 // history, and it returns nil.
@@ -243,6 +258,7 @@ func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
 	fs.IntVar(&in.Clients, "clients", in.Clients, what)
 	fs.IntVar(&in.Rounds, "rounds", 200, only+"operations of each client, 1 to 10000; if a PUT finds that its key does not exist, the client INSERTs the key")
 	fs.IntVar(&in.Keys, "keys", in.Keys, only+"number of keys on which the clients work, 1 to 1048576")
+	fs.DurationVar(&in.Every, "every", 0, only+"pause of each client between two operations, up to 1s, so that the check lasts while something fails; Ctrl-C ends the clients, and what they have done is checked (default: none)")
 	fs.Uint64Var(&in.Seed, "seed", 1, only+"seed of the operations")
 	fs.Uint64Var(&in.Base, "base", 0, only+"first of the keys on which the clients work, 1 or more; these keys must not exist yet (default: keys that were never used)")
 }

@@ -15,6 +15,9 @@ const (
 	PathStop    = "stop"    // no body, no answer
 	PathOp      = "op"      // body OpRequest, answer Answer; one handler for all stores
 	PathHistory = "history" // body HistoryRequest, answer Verdict; one handler for all stores
+	// PathHistoryEnd ends the clients of the histories that are being made on the host; each is checked then as far as it is.
+	// No body, no answer; one handler for all stores.
+	PathHistoryEnd = PathHistory + "/end"
 )
 
 // Paths is the prefix of the paths of all stores' control requests.
@@ -106,6 +109,8 @@ type HistoryRequest struct {
 	Rounds  int    `json:"rounds"`
 	Keys    int    `json:"keys"`
 	Base    uint64 `json:"base"`
+	// Every is the pause of each client between two operations, at most MaxEvery.
+	Every time.Duration `json:"everyNs,omitempty"`
 	// Value is the length of values in bytes; 0 means the length of the store's longest value.
 	Value int    `json:"value,omitempty"`
 	Seed  uint64 `json:"seed"`
@@ -113,6 +118,9 @@ type HistoryRequest struct {
 	// lost.
 	Loss bool `json:"loss,omitempty"`
 }
+
+// MaxEvery bounds HistoryRequest.Every.
+const MaxEvery = time.Second
 
 // Verdict is the result of a check of a history.
 type Verdict struct {

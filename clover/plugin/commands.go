@@ -246,7 +246,7 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		if v.Verdict, err = c.History(in); err != nil {
 			return nil, err
 		}
-		if c.JSON || !v.Linearizable {
+		if c.JSON || !v.Linearizable || c.Context.Err() != nil { // after an interrupt no more is asked
 			return v, nil
 		}
 		st, err := readStat(c)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
@@ -35,6 +36,9 @@ func (s *stores) history(r *http.Request, desc *store.Store, in store.HistoryReq
 	if in.Value < 0 || in.Value > maxCheckValue {
 		return out, control.Errorf(http.StatusBadRequest, "values of %d bytes: want at most %d", in.Value, maxCheckValue)
 	}
+	if in.Every < 0 || in.Every > store.MaxEvery {
+		return out, control.Errorf(http.StatusBadRequest, "a pause of %v between operations: want at most %v", in.Every, store.MaxEvery)
+	}
 	clients, err := s.nodes[desc.Name].Clients(in.ClientOptions)
 	if err != nil {
 		return out, err
@@ -50,6 +54,7 @@ func (s *stores) history(r *http.Request, desc *store.Store, in store.HistoryReq
 			h.keys = append(h.keys, in.Base+uint64(i))
 		}
 		list := clients(v)
+		defer s.checks.add(h)()
 		var err error
 		out, err = h.run(list)
 		return errors.Join(err, list.Close())
@@ -66,11 +71,44 @@ type history struct {
 	keys []uint64
 	ctx  context.Context
 	rt   verbs.Runtime
+	over atomic.Bool // the clients are to end
 
 	mu            sync.Mutex // guards the fields below, and ops
 	ops           *kv.History
 	unknown, lost int // operations that ended without an answer, and those whose key was lost
 	err           error
+}
+
+// checks are the histories that are being made.
+type checks struct {
+	mu      sync.Mutex
+	running map[*history]bool
+}
+
+// add adds a history, until the function that it returns is called.
+func (c *checks) add(h *history) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == nil {
+		c.running = make(map[*history]bool)
+	}
+	c.running[h] = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.running, h)
+	}
+}
+
+// end ends the clients of all histories of a store.
+func (c *checks) end(desc *store.Store) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for h := range c.running {
+		if h.desc.Name == desc.Name {
+			h.over.Store(true)
+		}
+	}
 }
 
 // run runs the clients concurrently, and checks their history. The verdict has the number of
@@ -118,8 +156,11 @@ func (h *history) client(clients store.Clients, id int) error {
 	rnd := rand.New(rand.NewPCG(h.in.Seed, uint64(id)))
 	_, scans := c.(kv.Scanner)
 	for range h.in.Rounds {
-		if h.ctx.Err() != nil {
+		if h.ctx.Err() != nil || h.over.Load() {
 			break
+		}
+		if h.in.Every > 0 {
+			h.rt.Sleep(h.in.Every)
 		}
 		err := h.round(rec, rnd, size, scans)
 		if errors.Is(err, kv.ErrValue) || errors.Is(err, kv.ErrScan) || errors.Is(err, kv.ErrClosed) || errors.Is(err, verbs.ErrClosed) ||

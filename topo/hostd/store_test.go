@@ -85,6 +85,25 @@ func TestThreadsOfTheMetadataServer(t *testing.T) {
 	if !v.Linearizable || v.Operations < 4*30 || v.Lost > 0 || calls.Clients != 4 || calls.Calls < 8 {
 		t.Errorf("history %+v, calls %+v", v, calls)
 	}
+	endless := store.HistoryRequest{ClientOptions: at, Clients: 2, Rounds: maxCheckRounds, Keys: 3, Base: 2000, Value: 64, Seed: 1, Every: 20 * time.Millisecond}
+	go func() { over <- post(store.PathHistory, endless, &v) }()
+	time.Sleep(100 * time.Millisecond) // some operations
+	for ended := false; !ended; time.Sleep(10 * time.Millisecond) {
+		if err := post(store.PathHistoryEnd, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-over:
+			if ended = true; err != nil || !v.Linearizable || v.Operations == 0 || v.Operations >= endless.Rounds {
+				t.Errorf("a history that is ended: %+v, %v", v, err)
+			}
+		default:
+		}
+	}
+	endless.Every = store.MaxEvery + 1
+	if err := post(store.PathHistory, endless, &v); !isStatus(err, http.StatusBadRequest) {
+		t.Errorf("a pause of %v: %v", endless.Every, err)
+	}
 	if err := post(store.PathStop, nil, nil); err != nil {
 		t.Fatal(err)
 	}

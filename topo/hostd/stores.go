@@ -20,10 +20,11 @@ import (
 const PathRun = "/run"
 
 type stores struct {
-	h     *Host
-	app   *application
-	nodes map[string]store.Node
-	meter meter // counts operations of the clients of all stores
+	h      *Host
+	app    *application
+	nodes  map[string]store.Node
+	meter  meter // counts operations of the clients of all stores
+	checks checks
 }
 
 func (a *application) newStores() *stores {
@@ -41,6 +42,10 @@ func (s *stores) routes(all *control.Mux) {
 		control.Handle(m, "POST "+d.Path(store.PathOp), func(r *http.Request, in store.OpRequest) (store.Answer, error) { return s.op(r, d, in) })
 		control.Handle(m, "POST "+d.Path(store.PathHistory), func(r *http.Request, in store.HistoryRequest) (store.Verdict, error) {
 			return s.history(r, d, in)
+		})
+		control.Handle(m, "POST "+d.Path(store.PathHistoryEnd), func(*http.Request, struct{}) (struct{}, error) {
+			s.checks.end(d)
+			return struct{}{}, nil
 		})
 	}
 	control.HandleStream(m, "POST "+PathRun, s.run)
