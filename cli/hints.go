@@ -24,8 +24,9 @@ const productName = "rdmalab"
 // would mean another one.
 type hints struct {
 	root    *cobra.Command
-	program string // the name of the program
-	rack    string // the rack that commands must name; "" if none need to
+	program string     // the name of the program
+	rack    string     // the rack that commands must name; "" if none need to
+	far     *Elsewhere // the rack, if it is elsewhere
 }
 
 // rackless are the commands that have no rack, or whose rack is chosen otherwise.
@@ -36,6 +37,9 @@ var commandsIn = regexp.MustCompile("`((?:sudo )?(?:[A-Z_]+=\\S+ )*)" + productN
 
 // hintsOf returns the hints for texts of a command.
 func hintsOf(cmd *cobra.Command) hints {
+	if e := elsewhereOf(cmd.Root()); e != nil {
+		return hints{root: cmd.Root(), program: e.Program, rack: e.Rack.Name, far: e}
+	}
 	h := hints{root: cmd.Root(), program: programCalled(os.Args)}
 	if name, err := h.root.PersistentFlags().GetString("rack"); err == nil && name != cmp.Or(os.Getenv(rackEnv), defaultRack) {
 		h.rack = name
@@ -84,6 +88,9 @@ func inPath(name, path string) bool {
 
 // text returns a text with its commands rewritten.
 func (h hints) text(text string) string {
+	if h.far != nil {
+		return h.far.text(h.root, text)
+	}
 	if h.program == productName && h.rack == "" {
 		return text
 	}
@@ -95,7 +102,7 @@ func (h hints) text(text string) string {
 
 // lines is text, and also rewrites commands that have a line of their own, like those of an exercise.
 func (h hints) lines(text string) string {
-	if h.rack != "" {
+	if h.far == nil && h.rack != "" {
 		text = commandLines.ReplaceAllStringFunc(text, func(line string) string {
 			m := commandLines.FindStringSubmatch(line)
 			return m[1] + productName + h.withRack(m[2])
@@ -129,7 +136,12 @@ func (h hints) withRack(args string) string {
 }
 
 // name returns the name of the program, without the path by which a user calls it.
-func (h hints) name() string { return filepath.Base(strings.Trim(h.program, "'")) }
+func (h hints) name() string {
+	if h.far != nil {
+		return h.far.Name
+	}
+	return filepath.Base(strings.Trim(h.program, "'"))
+}
 
 // error returns the text of an error.
 func (h hints) error(err error) string { return h.name() + ": " + h.text(err.Error()) }
@@ -153,6 +165,9 @@ func hinted(cmd *cobra.Command, w io.Writer) io.Writer { return hintWriter{w, hi
 // named returns a text of help with the program's own name in the commands that it shows. Other words stay: a
 // help text also tells of files, labels and variables of that name.
 func (h hints) named(text string) string {
+	if h.far != nil {
+		return h.far.text(h.root, text)
+	}
 	if h.program == productName {
 		return text
 	}

@@ -33,18 +33,27 @@ func Main() {
 	}
 	stop()
 	var code exitCode
+	if err != nil && !errors.As(err, &code) {
+		fmt.Fprintln(os.Stderr, hintsOf(root).error(err))
+	}
+	if status := statusFor(err); status != 0 {
+		os.Exit(status)
+	}
+}
+
+// statusFor returns the exit status of the program after a command that has returned err.
+func statusFor(err error) int {
+	var code exitCode
 	var fail failure
 	switch {
 	case errors.As(err, &code):
-		os.Exit(int(code))
+		return int(code)
 	case errors.As(err, &fail):
-		fmt.Fprintln(os.Stderr, hintsOf(root).error(fail))
-		os.Exit(fail.code)
+		return fail.code
 	case isUse(err):
-		fmt.Fprintln(os.Stderr, hintsOf(root).error(err))
-		os.Exit(exitUsage)
+		return exitUsage
 	case err != nil:
-		fmt.Fprintln(os.Stderr, hintsOf(root).error(err))
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }

@@ -77,6 +77,9 @@ func rackOf(cmd *cobra.Command) (*rackfile.Rack, rackfile.Paths, error) {
 	if err != nil {
 		return nil, rackfile.Paths{}, err
 	}
+	if e := elsewhereOf(cmd); e != nil {
+		return e.reach(cmd)
+	}
 	client, several, err := machines.Open(name)
 	if err != nil {
 		return nil, rackfile.Paths{}, err

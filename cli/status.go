@@ -51,6 +51,9 @@ func openRack(cmd *cobra.Command) (*rack.Rack, error) {
 	if _, _, err := rackOf(cmd); err != nil {
 		return nil, err // this error names other racks that are up
 	}
+	if e := elsewhereOf(cmd); e != nil {
+		return e.open(), nil
+	}
 	name, err := rackName(cmd)
 	if err != nil {
 		return nil, err
