@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/rdmalab/rdmalab/kube/api/v1alpha1"
@@ -46,6 +47,8 @@ type slice struct {
 	leaf  string
 	known map[string]netip.Addr
 	began int64
+	// others are the versions of leaves that have another one than this, by the names of the leaves.
+	others atomic.Pointer[map[string]string]
 }
 
 // errMoved says that the RackLeaf of this node is another one than the one that runs.
@@ -90,7 +93,7 @@ func (s *slice) running() bool { return s.leaf != "" }
 // take takes the RackLeafs of the rack. It returns why the leaf refuses to run, and whether the description has
 // changed.
 func (s *slice) take(list []v1alpha1.RackLeaf) (refused string, changed bool, err error) {
-	known := map[string]netip.Addr{}
+	known, others := map[string]netip.Addr{}, map[string]string{}
 	var own *v1alpha1.RackLeaf
 	for i := range list {
 		l := &list[i]
@@ -98,10 +101,14 @@ func (s *slice) take(list []v1alpha1.RackLeaf) (refused string, changed bool, er
 			own = l
 			continue
 		}
-		if a, err := netip.ParseAddr(l.Status.Address); err == nil {
+		if v := l.Status.Version; v != "" && v != s.cfg.Version {
+			others[l.Spec.Leaf] = v
+			known[l.Spec.Machine] = s.nowhere(l.Spec.Machine)
+		} else if a, err := netip.ParseAddr(l.Status.Address); err == nil {
 			known[l.Spec.Machine] = a
 		}
 	}
+	s.others.Store(&others)
 	switch {
 	case own == nil && s.running():
 		return "", false, errMoved
@@ -123,6 +130,31 @@ func (s *slice) take(list []v1alpha1.RackLeaf) (refused string, changed bool, er
 		s.own, s.leaf = own.Spec.Machine, own.Spec.Leaf
 	}
 	return "", changed, nil
+}
+
+// nowhere returns the address of a machine to which no trunk is to go: that of the description, which is nowhere.
+func (s *slice) nowhere(machine string) netip.Addr {
+	for i := range s.rack.Machines {
+		if m := &s.rack.Machines[i]; m.Name == machine {
+			return m.Address
+		}
+	}
+	return netip.Addr{}
+}
+
+// differs says why a trunk does not work whose far end has another version; "" if it has none.
+func (s *slice) differs(trunk string) string {
+	others := s.others.Load()
+	t, ok := s.rack.TrunkNamed(trunk)
+	if !ok || others == nil {
+		return ""
+	}
+	for _, far := range []string{t.Leaf, t.Far} {
+		if v, ok := (*others)[far]; ok {
+			return fmt.Sprintf("version: %s has %q, %s %q: delete the Pod of the older one, and it is made again", far, v, s.leaf, s.cfg.Version)
+		}
+	}
+	return ""
 }
 
 // write writes the description for the switch.
@@ -174,6 +206,9 @@ func (s *slice) status(ctx context.Context) (v1alpha1.RackLeafStatus, error) {
 			}
 		}
 		if _, trunk := s.rack.TrunkNamed(p.Host); trunk {
+			if why := s.differs(p.Host); why != "" {
+				l.Up, l.Trouble = false, why
+			}
 			out.Trunks = append(out.Trunks, l)
 		} else {
 			out.Ports = append(out.Ports, l)

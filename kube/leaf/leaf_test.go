@@ -89,3 +89,31 @@ func TestBringAgain(t *testing.T) {
 		}
 	}
 }
+
+// Leaves of two versions do not work with each other: the one has no address of the other, its trunk is not up, and the status
+// says why. When the other has the same version, the trunk goes there.
+func TestVersionsThatDiffer(t *testing.T) {
+	r, err := rackspec.Parse("r0", "hosts:\n  - {name: cn0, role: compute}\n  - {name: ms0, role: memory}\n", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Rack: "r0", Node: "n0", Version: "v1", Address: netip.MustParseAddr("10.0.0.1")}
+	s := &slice{cfg: cfg, rack: r, known: map[string]netip.Addr{}}
+	trunk := r.Trunks()[0].Name()
+	for _, c := range []struct{ version, address, why string }{
+		{"v1", "10.0.0.2", ""}, {"v2", "192.0.2.2", `leaf1 has "v2", leaf0 "v1"`}, {"v1", "10.0.0.2", ""},
+	} {
+		other := leafAt(1, "10.0.0.2")
+		other.Status.Version = c.version
+		refused, changed, err := s.take([]v1alpha1.RackLeaf{leafAt(0, ""), other})
+		if refused != "" || err != nil || !changed {
+			t.Errorf("version %s: %q %v %v", c.version, refused, changed, err)
+		}
+		if got := rackspec.At(s.rack, s.own, s.known).Machines[1].Address.String(); got != c.address {
+			t.Errorf("version %s: the trunk goes to %s, want %s", c.version, got, c.address)
+		}
+		if why := s.differs(trunk); !strings.Contains(why, c.why) || (why == "") != (c.why == "") {
+			t.Errorf("version %s: the trunk does not work because of %q, want %q", c.version, why, c.why)
+		}
+	}
+}

@@ -80,7 +80,7 @@ func connect(k *v1alpha1.Rack, leaves []v1alpha1.RackLeaf, placed bool, ready ma
 		case !ready[leafOn(l.Spec.Node)]:
 			trouble = l.Spec.Leaf + " is not ready"
 		case !up:
-			trouble = fmt.Sprintf("%s: %s is not up", l.Spec.Leaf, first)
+			trouble = l.Spec.Leaf + ": " + first
 		default:
 			n++
 		}

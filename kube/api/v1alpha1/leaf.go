@@ -58,14 +58,18 @@ type LinkStatus struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// Up reports whether all ports and trunks of the leaf are up, and which is the first that is not.
+// Up reports whether all ports and trunks of the leaf are up, and which is the first that is not, with the reason.
 func (s *RackLeafStatus) Up() (ok bool, first string) {
 	for _, list := range [][]LinkStatus{s.Trunks, s.Ports} {
 		for _, l := range list {
-			if !l.Up {
-				return false, l.Name
+			if l.Up {
+				continue
 			}
+			if first = l.Name + " is not up"; l.Trouble != "" {
+				first += " (" + l.Trouble + ")"
+			}
+			return false, first
 		}
 	}
-	return s.Refused == "" && s.Epoch != 0, ""
+	return s.Refused == "" && s.Epoch != 0, "its ports have not been reported"
 }
