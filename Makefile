@@ -215,7 +215,7 @@ e2e-cni: build suites ## containers join a rack by the CNI plugin: with cnitool,
 KUBE := cd kube && CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS) -X github.com/rdmalab/rdmalab/kube/version.version=$(VERSION)'
 
 .PHONY: kube
-kube: ## build bin/rdmalab-kube and bin/rdmalab-kube-cni, for racks on Kubernetes
+kube: ## build bin/rdmalab-kube and bin/rdmalab-kube-cni, for racks on Kubernetes, and kubectl's plugin bin/kubectl-rdmalab
 	@$(KUBE) -o ../bin/ ./cmd/...
 
 .PHONY: kube-image
@@ -230,8 +230,14 @@ KUBE_INSTALL = echo "\# All of rdmalab for Kubernetes; made by make kube-install
 kube-install: ## write kube/install.yaml from kube/config
 	@{ $(KUBE_INSTALL); } >kube/install.yaml
 
+.PHONY: kube-chart
+kube-chart: ## write the templates of the Helm chart from kube/config
+	@sh kube/chart/templates.sh kube/config kube/chart/templates
+
 .PHONY: kube-check
 kube-check:
+	@mkdir -p out && rm -rf out/chart && sh kube/chart/templates.sh kube/config out/chart && diff -r out/chart kube/chart/templates >/dev/null || \
+	  { echo "kube/chart/templates is stale: run make kube-chart" >&2; exit 1; }
 	@{ $(KUBE_INSTALL); } | cmp -s - kube/install.yaml || { echo "kube/install.yaml is stale: run make kube-install" >&2; exit 1; }
 
 .PHONY: kube-test
@@ -242,7 +248,8 @@ kube-test: suites ## vet and test the module kube, all that needs no programs of
 # RDMALAB_KUBE_CACHE has the programs of Kubernetes; the first run builds them, which takes ten minutes of a processor.
 .PHONY: e2e-kube
 e2e-kube: kube suites ## racks on a cluster of two real kubelets (root; etcd-server, containerd, runc, containernetworking-plugins, iptables, perftest)
-	@$(KUBE) -o ../bin/ ./e2e/pause
+	@$(KUBE) -o ../bin/ ./e2e/pause ./e2e/driver
+	@$(subst kube/version.version=$(VERSION),kube/version.version=next,$(KUBE)) -o ../bin/next/ ./cmd/rdmalab-kube
 	@bin=$$(kube/e2e/binaries.sh) && export RDMALAB_KUBE_BIN="$$bin" RDMALAB_KUBE_OUT=$(CURDIR)/bin && \
 	  $(if $(FOCUS),cd kube && $(GO) test -count=1 -timeout 60m -v -run '$(FOCUS)' ./e2e/...,$(SUITES) kube-e2e)
 

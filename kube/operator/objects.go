@@ -34,7 +34,8 @@ type wanted struct {
 	*v1alpha1.Rack
 	rack   *rackfile.Rack
 	image  string
-	logs   string // the format of their logs; "" means text
+	pull   corev1.PullPolicy // "" means IfNotPresent
+	logs   string            // the format of their logs; "" means text
 	leaves []v1alpha1.RackLeaf
 }
 

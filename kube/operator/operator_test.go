@@ -173,3 +173,15 @@ func TestLogFormatOfPods(t *testing.T) {
 		}
 	}
 }
+
+// Leaves and hosts are fetched as the operator is told; without that, their Pods are as before.
+func TestPullPolicyOfPods(t *testing.T) {
+	r, err := rackspec.Parse("r0", hosts, 2)
+	must(t, err)
+	for policy, want := range map[corev1.PullPolicy]corev1.PullPolicy{"": corev1.PullIfNotPresent, corev1.PullNever: corev1.PullNever} {
+		w := &wanted{Rack: rackOf("1"), rack: r, image: "image:1", pull: policy}
+		if got := w.container("host", "host").ImagePullPolicy; got != want {
+			t.Errorf("policy %q: the Pods have %q, want %q", policy, got, want)
+		}
+	}
+}

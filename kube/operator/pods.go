@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -18,7 +20,7 @@ func (w *wanted) container(name string, args ...string) corev1.Container {
 		args = append(args, "--log-format", w.logs)
 	}
 	return corev1.Container{
-		Name: name, Image: w.image, Args: args, ImagePullPolicy: corev1.PullIfNotPresent,
+		Name: name, Image: w.image, Args: args, ImagePullPolicy: cmp.Or(w.pull, corev1.PullIfNotPresent),
 		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{v1alpha1.ResourcePort: resource.MustParse("1")}},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr(false), ReadOnlyRootFilesystem: ptr(true),

@@ -44,8 +44,9 @@ type Reconciler struct {
 	Events events.EventRecorder
 	// Image is that of leaves and hosts, Version that of its programs.
 	Image, Version string
-	// LogFormat is as in Config.
-	LogFormat string
+	// PullPolicy and LogFormat are as in Config.
+	PullPolicy corev1.PullPolicy
+	LogFormat  string
 }
 
 // resync is how soon a Rack that is not Ready is looked at again, though nothing has been reported.
@@ -107,7 +108,7 @@ func (r *Reconciler) bring(ctx context.Context, k *v1alpha1.Rack) error {
 		k.Status.Phase = v1alpha1.PhasePending
 		return nil
 	}
-	w := &wanted{Rack: k, rack: rack, image: r.Image, logs: r.LogFormat, leaves: leaves}
+	w := &wanted{Rack: k, rack: rack, image: r.Image, pull: r.PullPolicy, logs: r.LogFormat, leaves: leaves}
 	objects, err := w.objects()
 	if err != nil {
 		return err

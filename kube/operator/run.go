@@ -26,6 +26,8 @@ import (
 // Config says how the operator runs.
 type Config struct {
 	Image, Version string
+	// PullPolicy is that of leaves and hosts; "" means IfNotPresent.
+	PullPolicy corev1.PullPolicy
 	// LogFormat is that of leaves and hosts, text or json; "" means text.
 	LogFormat string
 	// Lease is the namespace of the Lease by which one of several operators works; "" means that there is none.
@@ -55,7 +57,7 @@ func Run(ctx context.Context, rc *rest.Config, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	r := &Reconciler{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Scheme: scheme, Events: mgr.GetEventRecorder("rdmalab-operator"), Image: cfg.Image, Version: cfg.Version, LogFormat: cfg.LogFormat}
+	r := &Reconciler{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Scheme: scheme, Events: mgr.GetEventRecorder("rdmalab-operator"), Image: cfg.Image, Version: cfg.Version, PullPolicy: cfg.PullPolicy, LogFormat: cfg.LogFormat}
 	if err := r.Setup(mgr); err != nil {
 		return err
 	}

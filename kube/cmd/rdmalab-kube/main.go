@@ -11,8 +11,10 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -28,6 +30,7 @@ import (
 // programs by their names.
 var programs = map[string]func(ctx context.Context, args []string) error{
 	"operator": runOperator, "leaf": runLeaf, "host": runHost, "agent": runAgent, "image": writeImage,
+	"dial": dial, "crash": crash,
 	"version": func(context.Context, []string) error { _, err := fmt.Println(version.String()); return err },
 }
 
@@ -40,10 +43,14 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	if os.Args[1] == "leaf" || os.Args[1] == "host" {
+		crashable()
+	}
 	if err := programs[os.Args[1]](ctx, os.Args[2:]); err != nil && !errors.Is(err, context.Canceled) {
 		slog.Error("rdmalab-kube ends", "program", os.Args[1], "error", err)
-		// A Pod shows it as the reason why its container has ended.
-		_ = os.WriteFile("/dev/termination-log", []byte(err.Error()), 0o644)
+		if os.Getpid() == 1 { // a Pod shows it as the reason why its container has ended
+			_ = os.WriteFile("/dev/termination-log", []byte(err.Error()), 0o644)
+		}
 		os.Exit(1)
 	}
 }
@@ -52,6 +59,7 @@ func runOperator(ctx context.Context, args []string) error {
 	cfg := operator.Config{Version: version.String()}
 	fs, begin := flags("operator")
 	fs.StringVar(&cfg.Image, "image", "", "image of leaves and hosts (required)")
+	fs.StringVar((*string)(&cfg.PullPolicy), "pull-policy", string(corev1.PullIfNotPresent), "when that is fetched: Always, IfNotPresent or Never")
 	fs.StringVar(&cfg.Lease, "lease-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease; empty: none")
 	fs.StringVar(&cfg.Probes, "probes", ":8081", "address of /healthz")
 	if err := begin(args); err != nil {
@@ -60,6 +68,9 @@ func runOperator(ctx context.Context, args []string) error {
 	cfg.LogFormat = fs.Lookup(logFormatFlag).Value.String()
 	if cfg.Image == "" {
 		return errors.New("--image is required")
+	}
+	if !slices.Contains([]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, cfg.PullPolicy) {
+		return fmt.Errorf("--pull-policy %.20q: want Always, IfNotPresent or Never", cfg.PullPolicy)
 	}
 	rc, err := ctrl.GetConfig()
 	if err != nil {
