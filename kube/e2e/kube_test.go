@@ -93,8 +93,15 @@ func (c *cluster) eventually(wait time.Duration, f func() error) time.Duration {
 // phase waits for a phase of a rack.
 func (c *cluster) phase(rack string, want v1alpha1.Phase) time.Duration {
 	c.t.Helper()
+	return c.phaseIn("lab", rack, want)
+}
+
+// phaseIn is phase for a rack of a namespace.
+func (c *cluster) phaseIn(namespace, rack string, want v1alpha1.Phase) time.Duration {
+	c.t.Helper()
 	return c.eventually(patience, func() error {
-		k, err := c.rack(rack)
+		k := new(v1alpha1.Rack)
+		err := c.get(k, "-n", namespace, "rack", rack)
 		if err == nil && k.Status.Phase != want {
 			err = fmt.Errorf("rack %s is %s, not %s: %+v", rack, k.Status.Phase, want, k.Status.Conditions)
 		}
@@ -183,15 +190,25 @@ func TestKube(t *testing.T) {
 	}
 	step("a user's Pod", userPod)
 	step("who may use what", rights)
+	step("kubectl rdmalab", plugin)
+	step("the stores start", storesUp)
+	keep, lose := load{}, load{}
+	step("clients of the stores begin", func(c *cluster) { keep = storesBegin(c, "") })
 	step("the plugin is lost", pluginLost)
 	step("the kubelet starts again", kubeletAgain)
 	step("the API server starts again", apiAgain)
 	step("the operator is gone, and back", operatorAgain)
 	step("a switch crashes", switchCrash)
+	step("a partition", partition)
+	step("the stores are linearizable", func(c *cluster) { storesEnd(c, keep) })
+	step("clients of the stores begin again", func(c *cluster) { lose = storesBegin(c, "loss") })
 	step("a leaf's Pod is made again", leafAgain)
 	step("a host's Pod is made again", hostAgain)
-	step("a partition", partition)
 	step("a node dies, and comes back", nodeDies)
+	step("no wrong value is read of what is lost", func(c *cluster) { storesEnd(c, lose) })
+	step("a node is given up", evacuate)
+	step("the stores go", storesGone)
+	step("upgrade", upgrade)
 	step("delete", remove)
 }
 
