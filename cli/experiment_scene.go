@@ -81,8 +81,8 @@ func (r *rackScene) cast() error {
 
 // share makes the switch move requests to host 0 of a scene whose clients share a connection.
 func (r *rackScene) share(ctx context.Context) error {
-	if r.scene.Share == "" {
-		return nil
+	if r.scene.Share == "" { // also behind a scene that had a rule
+		return r.on.box.set(ctx, &experiment.Switch{}, nil, "")
 	}
 	rack := r.on.rack
 	if c := rack.Congestion; c == nil || c.Algorithm == congestion.AlgorithmNone {

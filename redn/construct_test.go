@@ -88,7 +88,12 @@ func TestHeldOperand(t *testing.T) {
 			t.Fatalf("%+v, want %+v", got, want)
 		}
 		low, high := w.Operand()
-		m.main.Read(sendring.Signalled, m.Data.At(0, redn.OperandLen), low, high) // as a receive would
+		if i%4 < 2 {
+			m.main.Read(sendring.Signalled, m.Data.At(0, redn.OperandLen), low, high) // as a receive would
+		} else {
+			w.Hold(x)
+			m.main.Nop(sendring.Signalled)
+		}
 		m.main.Wait(m.main.Done)
 		m.main.Enable(q)
 		m.run()

@@ -14,6 +14,8 @@ const (
 	MaxRing = 1 << 15
 	// MaxPrefetch is the largest number of blocks of a ring that are read in one access to memory.
 	MaxPrefetch = 64
+	// MaxRate is the largest rate of a ring that has a limit, in entries a second.
+	MaxRate = 1_000_000_000
 	// DefaultPrefetch is how many blocks a ring that is not managed reads at once by default.
 	DefaultPrefetch = 4
 )
@@ -40,8 +42,8 @@ func withDefaults(c Config, inFlight int) (Config, error) {
 		return fail("address %#x is not a multiple of %d", c.Addr, BlockSize)
 	case c.Prefetch < 0 || c.Prefetch > MaxPrefetch:
 		return fail("prefetch %d; choose 1 to %d", c.Prefetch, MaxPrefetch)
-	case c.Rate < 0:
-		return fail("%d entries a second; at least 1, or 0 for no limit", c.Rate)
+	case c.Rate < 0 || c.Rate > MaxRate:
+		return fail("%d entries a second; choose 1 to %d, or 0 for no limit", c.Rate, MaxRate)
 	case inFlight < 1:
 		return fail("%d entries in flight; at least 1", inFlight)
 	}

@@ -47,9 +47,7 @@ func newParker(epfd int) (*parker, error) {
 		return nil, errors.Join(err, unix.Close(timer))
 	}
 	p := &parker{file: os.NewFile(uintptr(epfd), "epoll"), timer: timer}
-	if p.conn, err = p.file.SyscallConn(); err != nil {
-		return nil, errors.Join(err, p.close())
-	}
+	p.conn, _ = p.file.SyscallConn() // fails only without a file
 	p.look = func(fd uintptr) bool {
 		p.n, p.err = epollNow(fd, p.events)
 		if errors.Is(p.err, unix.EINTR) {
@@ -80,7 +78,7 @@ func (p *parker) wait(events []unix.EpollEvent, d time.Duration) (int, error) {
 // cheaper than to set it for each sleep, because most sleeps end by a frame long before.
 func (p *parker) alarm(d time.Duration) error {
 	now := time.Now()
-	if at := now.Add(d); p.due.Before(now) || p.due.After(at) {
+	if at := now.Add(d); !p.due.After(now) || p.due.After(at) {
 		p.due = at
 		spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, d.Nanoseconds()))}
 		return unix.TimerfdSettime(p.timer, 0, &spec, nil)
