@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 )
 
-// EtherTypeRoCEv1 is the EtherType of RoCEv1 (IBTA A16).
+// EtherTypeRoCEv1 is the EtherType of RoCEv1.
 const EtherTypeRoCEv1 = 0x8915
 
 // nextHeaderIB is the next header of a GRH before a BTH.
