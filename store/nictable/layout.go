@@ -20,7 +20,7 @@ const (
 	defaultItems = 10_000
 	maxItems     = 1 << 22
 	maxRate      = 10_000_000 // GETs a second; a NIC answers far fewer
-	slotsPerItem = 3           // a key may be in one of two slots only, so inserts fail when about half of all slots are used
+	slotsPerItem = 3          // a key may be in one of two slots only, so inserts fail when about half of all slots are used
 )
 
 type Shape struct {

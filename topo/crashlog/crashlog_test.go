@@ -178,4 +178,5 @@ type safe struct {
 }
 
 func (s *safe) Write(p []byte) (int, error) { s.mu.Lock(); defer s.mu.Unlock(); return s.b.Write(p) }
-func (s *safe) String() string              { s.mu.Lock(); defer s.mu.Unlock(); return s.b.String() }
+
+func (s *safe) String() string { s.mu.Lock(); defer s.mu.Unlock(); return s.b.String() }
