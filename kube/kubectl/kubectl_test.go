@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,7 +68,7 @@ func podOf(name, node string, labels map[string]string) *corev1.Pod {
 func TestNamesOfPods(t *testing.T) {
 	v := viewOf(t)
 	ends := podOf("r0-ms1-0", "west", map[string]string{v1alpha1.LabelHost: "ms1"})
-	ends.DeletionTimestamp = &metav1.Time{}
+	ends.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	for want, p := range map[string]*corev1.Pod{
 		"leaf1": podOf("r0-leaf-x", "west", map[string]string{v1alpha1.LabelRole: v1alpha1.RoleLeaf}), "ms0": podOf("r0-ms0-0", "east", map[string]string{v1alpha1.LabelHost: "ms0"}), "": ends,
 	} {
