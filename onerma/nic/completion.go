@@ -3,6 +3,7 @@ package nic
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -14,7 +15,7 @@ import (
 // the completion in it can read the others:
 //
 //	 0 Tag
-//	 8 IssueDelay | TotalDelay, 4 bytes each, in nanoseconds
+//	 8 IssueDelay | TotalDelay, 4 bytes each, in nanoseconds; 2³² - 1 stands for that and more
 //	16 Length
 //	24 number of the completion, modulo 2³², from 1 on | Slot 2 | Op 1 | Status 1, from the highest bits on
 const CompletionLen = 32
@@ -22,10 +23,12 @@ const CompletionLen = 32
 // completions is a ring of completions in host memory: completion i is in place i modulo places. The NIC
 // writes, the program reads. A slot has at most one completion that was not read, so none is overwritten.
 type completions struct {
-	region        *Region
-	offset        int
-	places        uint32
-	written, read uint32
+	region *Region
+	offset int
+	places uint64
+	// written and read are numbers of completions since Complete. They do not wrap, so that places need
+	// not be a power of two.
+	written, read uint64
 }
 
 // Complete makes the NIC write the completions of the portal into host memory from now on: into region r,
@@ -49,7 +52,7 @@ func (p *Portal) Complete(r *Region, offset uint64) error {
 		return err
 	}
 	r.uses++
-	p.memory = completions{region: r, offset: int(offset), places: uint32(len(p.slots))}
+	p.memory = completions{region: r, offset: int(offset), places: uint64(len(p.slots))}
 	return nil
 }
 
@@ -58,12 +61,15 @@ func (q *completions) put(c *Completion) {
 	at := q.offset + int(q.written%q.places)*CompletionLen
 	q.written++
 	for i, w := range [...]uint64{
-		c.Tag, uint64(uint32(c.IssueDelay))<<32 | uint64(uint32(c.TotalDelay)), uint64(c.Length),
+		c.Tag, inNanoseconds(c.IssueDelay)<<32 | inNanoseconds(c.TotalDelay), uint64(c.Length),
 		uint64(q.written)<<32 | uint64(c.Slot)<<16 | uint64(c.Op)<<8 | uint64(c.Status),
 	} {
 		_ = q.region.mem.Store64(at+i*wordLen, w) // Complete has checked the bounds
 	}
 }
+
+// inNanoseconds returns a delay as 4 bytes have it. A machine that hangs can make a delay of any length.
+func inNanoseconds(d time.Duration) uint64 { return uint64(min(max(d, 0), math.MaxUint32)) }
 
 // get reads the next completion; false means that the NIC has not written it.
 func (q *completions) get() (c Completion, ok bool) {
@@ -72,7 +78,7 @@ func (q *completions) get() (c Completion, ok bool) {
 		return c, false
 	}
 	number, c := parseCompletion(&b)
-	if ok = number == q.read+1; ok {
+	if ok = number == uint32(q.read+1); ok {
 		q.read++
 	}
 	return c, ok

@@ -166,8 +166,8 @@ func (p *Portal) next() (c Completion, ok bool) {
 			return c, false
 		}
 		if int(c.Slot) < len(p.nic.slots) {
-			if s := &p.nic.slots[c.Slot]; s.portal == p && s.state == ended && s.completion == c {
-				return c, true
+			if s := &p.nic.slots[c.Slot]; s.portal == p && s.state == ended && s.completion.same(&c) {
+				return s.completion, true // its delays are whole
 			}
 		}
 	}

@@ -47,6 +47,11 @@ type Completion struct {
 	IssueDelay, TotalDelay time.Duration
 }
 
+// same reports whether two completions are of the same command, with the same outcome.
+func (c *Completion) same(o *Completion) bool {
+	return c.Tag == o.Tag && c.Slot == o.Slot && c.Op == o.Op && c.Status == o.Status
+}
+
 // slotState is the state of a command:
 //
 //	idle ── Issue ──▶ queued ── READ: window ──▶ waiting ── data ──▶ ended ── Poll ──▶ idle
