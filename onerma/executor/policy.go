@@ -93,7 +93,7 @@ func (e *Executor) Use(now clock.Time, name string) error {
 
 // begin hands a window to the policy.
 func (e *Executor) begin(w *Window, local bool) {
-	w.Own, w.dropped = nil, false
+	w.Own, w.dropped, w.next = nil, false, 0 // no pace of another size
 	e.policy.Begin(w, local)
 	w.bound(&e.cfg)
 }

@@ -97,6 +97,24 @@ func TestPolicyIsReplaced(t *testing.T) {
 	}
 }
 
+// The pace of the former policy's small window does not hold back the next policy's first operations.
+func TestPolicyBeginsWithoutPace(t *testing.T) {
+	t.Cleanup(Register("two", func(Config) Policy { return &heard{size: 2} }))
+	r := newRack(t, 2, Config{Policy: Fixed, First: 0.01})
+	r.start(0, r.transfer(0, 1, onerma.Read, 0, 20_000))
+	r.run(2 * rtt)
+	now, _ := r.net.Begin(r.hosts[0].node)
+	err := r.hosts[0].exec.Use(now, "two")
+	r.net.End(r.hosts[0].node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.run(10 * rtt)
+	if out := make([]Result, 1); r.hosts[0].exec.Results(out) != 1 || out[0].Status != nic.OK {
+		t.Errorf("%+v", out)
+	}
+}
+
 // Windows stay within the bounds of the configuration, whatever a policy says.
 func TestPolicyWithinBounds(t *testing.T) {
 	zero := 0.0
