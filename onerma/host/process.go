@@ -269,6 +269,18 @@ func (r *Region) SetKey(k nic.Key) (err error) {
 	return err
 }
 
+// Rotate replaces the region's key as SetKey does, but operations that the NIC has accepted under the former
+// key go on.
+func (r *Region) Rotate(k nic.Key) (err error) {
+	err = opError("rotate", verbs.ErrClosed, "the region or its process has ended")
+	r.proc.nic.exclusive(func(clock.Time) {
+		if !r.proc.gone && slices.Contains(r.proc.regions, r) {
+			err = r.proc.nic.nic.Rotate(r.nic, k)
+		}
+	})
+	return err
+}
+
 // Deregister ends the region. It fails with verbs.ErrBusy while transfers of the process use it.
 // When it returns nil, the NIC does not use the memory any more.
 func (r *Region) Deregister() (err error) {

@@ -430,6 +430,46 @@ func TestReadsEndAtARekey(t *testing.T) {
 	}
 }
 
+// Operations that a target has accepted go on when it rotates the key: WRITEs that wait for the window, WRITEs
+// whose data are on their way, and READs. Requests under the former key are refused from then on, and a
+// SetKey after the rotation ends what began before it.
+func TestRotationLetsOperationsEnd(t *testing.T) {
+	for _, revoked := range []bool{false, true} {
+		w := newWorld(t, 2, func(_ int, c *Config) {
+			c.Rate, c.LinkMTU, c.Threshold, c.Window = 1_000_000_000, 1500, 65536, 8192
+			c.DispatchTimeout, c.Timeout = time.Millisecond, 10*time.Millisecond
+		})
+		p := w.portal(0, 7, 8)
+		for i := range uint64(4) {
+			w.issue(p, w.command(onerma.Write, 7, i*4096, 4096))
+		}
+		w.issue(p, w.command(onerma.Read, 7, 8*4096, 4096))
+		former := w.command(onerma.Write, 7, 0, 64)
+		w.run(w.now.Add(half + 1)) // two WRITEs are pulled, two wait, and the READ's first piece is sent
+		if err := w.nics[1].Rotate(w.regions[1], Key{5}); err != nil {
+			t.Fatal(err)
+		}
+		if revoked {
+			if err := w.nics[1].SetKey(w.regions[1], Key{6}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.settle()
+		var out [8]Completion
+		k := p.Poll(out[:])
+		for _, c := range out[:k] {
+			if (c.Status == OK) == revoked {
+				t.Errorf("revoked %v: %+v", revoked, c)
+			}
+		}
+		if err := w.same(0, 4*4096); k != 5 || (err == nil) == revoked {
+			t.Errorf("revoked %v: %d completions, %v", revoked, k, err)
+		}
+		w.want(w.one(p, former), RemoteAuthenticationFailure)
+		w.want(w.one(p, w.command(onerma.Write, 7, 0, 64)), OK)
+	}
+}
+
 // A region that is gone is not touched, and one that commands use is not given up.
 func TestDeregister(t *testing.T) {
 	w := newWorld(t, 2, nil)

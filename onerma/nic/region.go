@@ -21,8 +21,8 @@ type Region struct {
 	mem   *mem.Region
 	key   Key
 	block cipher.Block // AES with the key of the region
-	// version counts the keys that the region has had. The NIC ends transfers that began under an
-	// earlier key.
+	// version grows with each key that SetKey or a REKEY sets. The NIC ends transfers that began under
+	// an earlier version.
 	version uint32
 	uses    int // number of commands whose local memory is this region
 	gone    bool
@@ -47,7 +47,6 @@ func (r *Region) setKey(k Key) {
 		panic(err) // 16 bytes are always a key
 	}
 	r.key, r.block = k, block
-	r.version++
 }
 
 // holds reports whether the region has length bytes at offset.
@@ -103,7 +102,19 @@ func (n *NIC) SetKey(r *Region, k Key) error {
 		return opError("set key", verbs.ErrClosed, "the region was deregistered")
 	}
 	r.setKey(k)
+	r.version++
 	n.revoke(r, nil)
+	return nil
+}
+
+// Rotate replaces K_r as SetKey does, but operations that the NIC has accepted under the old K_r go on: they
+// end within the dispatch timeout and the timeout, as always. It is for a new key that those who have the
+// old one get, too; SetKey takes a right away.
+func (n *NIC) Rotate(r *Region, k Key) error {
+	if r.gone || !n.up {
+		return opError("rotate", verbs.ErrClosed, "the region was deregistered")
+	}
+	r.setKey(k)
 	return nil
 }
 

@@ -80,7 +80,7 @@ func (n *NIC) serve(now clock.Time, out *packetio.Batch) {
 
 // current reports whether transfer x may go on. The transfer of a WRITE or REKEY, which this NIC
 // has initiated, may go on while the command is in service. The transfer of a READ may not go on if
-// the region has ended or has got a new key since the NIC accepted the READ; current then sends an
+// the region has ended, or SetKey or a REKEY has set its key since the NIC accepted the READ; current then sends an
 // AUTHFAIL to the initiator.
 func (n *NIC) current(x *transfer, out *packetio.Batch) bool {
 	if x.head.Op != onerma.Read {

@@ -279,7 +279,7 @@ func TestDown(t *testing.T) {
 	_, registered := n.Register(w.regions[0].mem)
 	for what, err := range map[string]error{
 		"open": opened, "register": registered, "issue": p.Issue(w.now, w.command(onerma.Read, 7, 0, 64)),
-		"set key": n.SetKey(w.regions[0], Key{}), "deregister": n.Deregister(w.regions[0]),
+		"set key": n.SetKey(w.regions[0], Key{}), "rotate": n.Rotate(w.regions[0], Key{}), "deregister": n.Deregister(w.regions[0]),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", what)

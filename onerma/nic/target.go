@@ -163,6 +163,7 @@ func (n *NIC) landed(i uint16, out *packetio.Batch) {
 	if t.head.Op == onerma.Rekey {
 		n.stats.Rekeys++
 		t.region.setKey(t.body)
+		t.region.version++
 	}
 	h, r, rekey := t.head, t.region, t.head.Op == onerma.Rekey
 	h.Ticket = t.name(i)
