@@ -237,7 +237,8 @@ func opError(err error, format string, args ...any) error {
 }
 
 // Renew sets the next key of the transfers in progress that do op on a region of a peer: an operation whose
-// key is refused is tried again with it. See Transfer.NextKey.
+// key is refused is tried again with it. See Transfer.NextKey. A next key that they have already becomes their
+// key: the caller calls Renew only after the target has that one.
 func (e *Executor) Renew(peer netip.Addr, region nic.RegionID, op onerma.Op, next *nic.Cipher) {
 	f := e.flows[flowID{peer, op}]
 	if f == nil {
@@ -245,6 +246,9 @@ func (e *Executor) Renew(peer netip.Addr, region nic.RegionID, op onerma.Op, nex
 	}
 	for _, t := range f.queue {
 		if t.Remote == region {
+			if t.NextKey != nil {
+				t.Key = t.NextKey
+			}
 			t.NextKey = next
 		}
 	}
@@ -313,8 +317,10 @@ func (e *Executor) completed(now clock.Time, c *nic.Completion) {
 	switch {
 	case c.Status == nic.OK:
 		t.moved += x.length
-	case c.Status == nic.RemoteAuthenticationFailure && t.NextKey != nil && x.key != t.NextKey:
-		t.Key = t.NextKey
+	case c.Status == nic.RemoteAuthenticationFailure && (x.key != t.Key || t.NextKey != nil && x.key != t.NextKey):
+		if x.key == t.Key { // otherwise the transfer has got a later key since the operation was issued
+			t.Key = t.NextKey
+		}
 		t.again = append(t.again, x.chunk)
 		t.retries++
 	case t.Once || c.Status == nic.RemoteAuthenticationFailure:

@@ -221,6 +221,38 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// Keys may be replaced twice before a transfer has issued an operation under the first of the new ones, or an
+// operation under the former key has ended: the transfer uses the key that the target has.
+func TestKeysAreReplacedTwice(t *testing.T) {
+	r := newRack(t, 2, Config{})
+	owner, region := r.hosts[1].nic, r.hosts[1].region
+	x := r.transfer(0, 1, onerma.Read, 0, 500_000)
+	renew := func(k nic.Key) {
+		now, _ := r.net.Begin(r.hosts[0].node)
+		defer r.net.End(r.hosts[0].node)
+		next := nic.NewCipher(nic.Derive(k, addr(0), r.hosts[0].portal.PID(), x.Op))
+		r.hosts[0].exec.Renew(addr(1), region.ID(), x.Op, next)
+		r.hosts[0].exec.deadline = now
+	}
+	r.start(0, x)
+	for i := range byte(10) {
+		renew(nic.Key{1, i})
+		if err := owner.Rotate(region, nic.Key{1, i}); err != nil {
+			t.Fatal(err)
+		}
+		renew(nic.Key{2, i})
+		r.run(2 * rtt)
+		if err := owner.Rotate(region, nic.Key{2, i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.run(time.Millisecond)
+	var out [2]Result
+	if n := r.hosts[0].exec.Results(out[:]); n != 1 || out[0].Status != nic.OK || out[0].Retries == 0 {
+		t.Errorf("%d results, %+v", n, out[0])
+	}
+}
+
 func TestBadTransfersAndConfigs(t *testing.T) {
 	r := newRack(t, 2, Config{})
 	for _, change := range []func(*Transfer){

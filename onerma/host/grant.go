@@ -42,12 +42,16 @@ type Remote struct {
 }
 
 // announced takes keys of which the owner says that they are coming, or that they have replaced the former
-// ones. While they are coming, transfers use them as soon as the former ones are refused.
+// ones. While they are coming, transfers use them as soon as the former ones are refused. If others were coming
+// before, these have replaced the former ones meanwhile.
 func (p *Process) announced(r, keys *Remote, coming bool) {
 	p.nic.exclusive(func(clock.Time) {
 		if !coming {
 			r.read, r.write, r.rekey, r.next = keys.read, keys.write, keys.rekey, nil
 			return
+		}
+		if x := r.next; x != nil {
+			r.read, r.write, r.rekey = x.read, x.write, x.rekey
 		}
 		r.next = keys
 		if !p.gone {

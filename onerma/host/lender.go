@@ -24,13 +24,15 @@ import (
 // LenderPort is the TCP port of a Lender.
 const LenderPort = 4792
 
-// Bounds of a Lender. maxLine is the greatest length of a request or an answer in bytes. askWithin
+// Bounds of a Lender. maxLine is the greatest length of a request or an answer in bytes, maxAck that of a line that
+// acknowledges a notice. askWithin
 // is how long a peer may take to send its request.
 const (
 	MaxLoan   = 256 << 20 // bytes of a loan
 	maxLent   = 1 << 30   // bytes of all loans
 	maxLoans  = 64        // connections
 	maxLine   = 4096
+	maxAck    = 64
 	askWithin = 5 * time.Second
 	// knowWithin is how long a rotation waits for a peer to say that it knows the next keys.
 	knowWithin = 2 * time.Second
@@ -43,11 +45,12 @@ type loanRequest struct {
 }
 
 // loanAnswer is the answer, on one line as JSON. Further lines are notices of new keys: if Coming is true,
-// the keys of Grant will replace the former ones, and the peer answers by one byte; then they have replaced
-// them.
+// the keys of Grant will replace the former ones, and the peer answers by a line with Number in decimal;
+// then they have replaced them. Number counts the rotations of the loan from 1 on.
 type loanAnswer struct {
 	Grant  *Grant `json:"grant,omitempty"`
 	Coming bool   `json:"coming,omitempty"`
+	Number uint64 `json:"number,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
 
@@ -73,7 +76,8 @@ type lending struct {
 	region *Region
 	to     netip.Addr
 	pid    nic.PID
-	knows  chan struct{} // the peer has said that it knows the next keys
+	number uint64        // of the last rotation; only rotate uses it
+	knows  chan uint64   // number of the last rotation of which the peer has said that it knows the keys
 	over   chan struct{} // closed when the loan has ended
 }
 
@@ -163,26 +167,32 @@ func (s *Lender) lend(c net.Conn, ask *loanRequest) error {
 		return nil //nolint:nilerr // the peer has gone, and with it the loan
 	}
 	_ = c.SetDeadline(time.Time{}) // if it fails, so does the Read that follows
-	x := &lending{conn: c, region: r, to: from.Addr().Unmap(), pid: ask.PID, knows: make(chan struct{}, 1), over: make(chan struct{})}
+	x := &lending{conn: c, region: r, to: from.Addr().Unmap(), pid: ask.PID, knows: make(chan uint64, 1), over: make(chan struct{})}
 	defer close(x.over)
 	s.mu.Lock()
 	s.conns[c] = x
 	s.mu.Unlock()
-	for b := make([]byte, 1); ; { // Read fails when the peer ends the loan, or Close is called
-		if _, err := c.Read(b); err != nil {
-			return nil //nolint:nilerr // that is the end of the loan
+	in := bufio.NewScanner(c)
+	in.Buffer(make([]byte, 0, maxAck), maxAck)
+	for in.Scan() { // until the peer ends the loan, or Close is called
+		n, err := strconv.ParseUint(in.Text(), 10, 64)
+		if err != nil {
+			continue
 		}
 		select {
-		case x.knows <- struct{}{}:
+		case <-x.knows: // a later number replaces it
 		default:
 		}
+		x.knows <- n // there is room, because only this goroutine sends
 	}
+	return nil
 }
 
 // Rotate replaces the keys of all loans: it tells each peer the next keys, waits until the peer knows them,
-// and replaces the key of the region. Transfers go on: what the NIC refuses is tried again with the next
-// key, in one round trip. WRITEs whose data are on their way end as TIMEOUT, and are tried again. A peer that does not answer in two seconds gets the new keys, too, and its
-// transfers may fail until it has read them. Rotate returns how many keys it has replaced.
+// and replaces the key of the region. Transfers go on: operations that the NIC has accepted end as they would
+// have, and what it refuses is tried again with the next key, in one round trip. A peer that does not answer
+// in two seconds gets the new keys, too, and its transfers may fail until it has read them. Rotate returns
+// how many keys it has replaced.
 func (s *Lender) Rotate() (n int) {
 	s.rotating.Lock()
 	defer s.rotating.Unlock()
@@ -226,7 +236,7 @@ func (s *Lender) RotateEvery(every time.Duration) {
 	})
 }
 
-// rotate replaces the key of a loan.
+// rotate replaces the key of a loan. An error means that the loan has ended.
 func (x *lending) rotate() error {
 	var k nic.Key
 	_, _ = cryptorand.Read(k[:]) // it never fails
@@ -234,24 +244,34 @@ func (x *lending) rotate() error {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-x.knows: // of a rotation whose end it was too late for
-	default:
-	}
-	_ = x.conn.SetWriteDeadline(time.Now().Add(knowWithin)) // if it fails, so do the writes
-	if reply(x.conn, loanAnswer{Grant: &g, Coming: true}) == nil {
-		t := time.NewTimer(knowWithin)
+	x.number++
+	x.notify(loanAnswer{Grant: &g, Coming: true, Number: x.number})
+	t := time.NewTimer(knowWithin)
+	defer t.Stop()
+	for waits := true; waits; {
 		select {
-		case <-x.knows:
+		case n := <-x.knows:
+			waits = n != x.number // an earlier number is the late answer to an earlier notice
 		case <-x.over:
+			waits = false
 		case <-t.C:
+			waits = false
 		}
-		t.Stop()
 	}
-	if err := x.region.SetKey(k); err != nil {
+	if err := x.region.Rotate(k); err != nil {
 		return err
 	}
-	return reply(x.conn, loanAnswer{Grant: &g})
+	x.notify(loanAnswer{Grant: &g, Number: x.number})
+	return nil
+}
+
+// notify sends the peer a notice. If that fails, a part of the line may be on its way, after which the peer
+// could read no other one: the loan ends.
+func (x *lending) notify(a loanAnswer) {
+	_ = x.conn.SetWriteDeadline(time.Now().Add(knowWithin)) // if it fails, so does the write
+	if reply(x.conn, a) != nil {
+		_ = x.conn.Close() // ends the Scan in lend
+	}
 }
 
 // reply sends an answer. If it fails, the peer sees only the end of the connection.
@@ -265,7 +285,7 @@ func (s *Lender) Close() error {
 	}
 	s.ended = true
 	for c := range s.conns {
-		_ = c.Close() // ends the Read in lend
+		_ = c.Close() // ends the Scan in lend
 	}
 	s.mu.Unlock()
 	err := s.listener.Close()
@@ -297,16 +317,23 @@ func Borrow(ctx context.Context, p *Process, addr netip.Addr, bytes int) (*Loan,
 }
 
 func borrow(ctx context.Context, p *Process, c net.Conn, addr netip.Addr, bytes int) (*Loan, error) {
-	// An error means that the connection is closed already.
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	if err := json.NewEncoder(c).Encode(loanRequest{PID: p.PID(), Bytes: bytes}); err != nil {
-		return nil, err
-	}
+	cut := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.SetDeadline(time.Unix(1, 0)) // an error means that the connection is closed already
+		close(cut)
+	})
 	in := bufio.NewScanner(c)
 	in.Buffer(make([]byte, 0, maxLine), maxLine)
-	if !in.Scan() {
-		return nil, errors.Join(cmp.Or(in.Err(), io.ErrUnexpectedEOF), ctx.Err())
+	err := json.NewEncoder(c).Encode(loanRequest{PID: p.PID(), Bytes: bytes})
+	if err == nil && !in.Scan() {
+		err = errors.Join(cmp.Or(in.Err(), io.ErrUnexpectedEOF), ctx.Err())
+	}
+	if !stop() { // ctx has ended meanwhile; the loan goes on without it
+		<-cut
+		_ = c.SetDeadline(time.Time{}) // as above
+	}
+	if err != nil {
+		return nil, err
 	}
 	var a loanAnswer
 	if err := json.Unmarshal(in.Bytes(), &a); err != nil {
@@ -339,7 +366,7 @@ func (l *Loan) listen(p *Process, in *bufio.Scanner) {
 		}
 		p.announced(l.Remote, keys, a.Coming)
 		if a.Coming {
-			if _, err := l.conn.Write([]byte{'\n'}); err != nil {
+			if _, err := fmt.Fprintf(l.conn, "%d\n", a.Number); err != nil {
 				return
 			}
 		}
