@@ -20,7 +20,7 @@ func TestElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Name = "r0"
-	dir, err := os.MkdirTemp("", "far") // short, for the sockets' paths
+	dir, err := os.MkdirTemp("", "far") //nolint:usetesting // short, for the sockets' paths
 	if err != nil {
 		t.Fatal(err)
 	}

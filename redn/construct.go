@@ -25,7 +25,7 @@ func control(op sendring.Opcode, segments int, y Operand) uint64 {
 
 const writeSegments = 3 // control, remote, one SGE
 
-// Held, in place of the memory of an operand, says that the conditional request holds it already: a receive or an
+// Held is given in place of the memory of an operand that the conditional request holds already: a receive or an
 // earlier request has put it into the memory that Request.Operand names, as in Figure 4 of the paper.
 var Held = Mem{}
 

@@ -163,7 +163,7 @@ func (c *Call) History(in HistoryRequest) (out Verdict, err error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
 	defer cancel()
 	stop := context.AfterFunc(c.Context, func() {
-		late := time.AfterFunc(endPatience, cancel)
+		late := time.AfterFunc(endPatience, cancel) //nolint:forbidigo // of a command, in real time
 		if c.Ask(ctx, "", c.Store.Path(PathHistoryEnd), nil, nil) != nil {
 			late.Stop()
 			cancel()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	_ "github.com/rdmalab/rdmalab/store/all" // the stores that a host's daemon serves
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/nl"
 	"github.com/rdmalab/rdmalab/topo/rack"

@@ -16,7 +16,7 @@ var own = []string{"status", "logs", "exec", "crash"}
 
 // carriedCmds makes the commands of rdmalab that need nothing but control sockets. They run here, with the flags and texts that
 // they have on one machine.
-func carriedCmds(o *options) (list []*cobra.Command) {
+func (o *options) carriedCmds() (list []*cobra.Command) {
 	short := new(cli.Elsewhere).Commands()
 	for _, name := range slices.Sorted(maps.Keys(short)) {
 		list = append(list, &cobra.Command{

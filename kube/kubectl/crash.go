@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func crashCmd(o *options) *cobra.Command {
+func (o *options) crashCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "crash RACK HOST|LEAF", Short: "Crash a host or a leaf; its container starts again: a host with empty memory, a leaf with its links", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

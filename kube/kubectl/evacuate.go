@@ -18,7 +18,7 @@ import (
 // outOfService is the taint that says that a node is off, and stays so: the cluster removes its Pods.
 const outOfService = "node.kubernetes.io/out-of-service"
 
-func evacuateCmd(o *options) *cobra.Command {
+func (o *options) evacuateCmd() *cobra.Command {
 	var yes, undo bool
 	cmd := &cobra.Command{
 		Use: "evacuate NODE", Short: "Give a dead node up, by the taint " + outOfService + ": the cluster removes its Pods", Args: cobra.ExactArgs(1),

@@ -19,7 +19,7 @@ import (
 // envImage is the variable that names the image of programs if --image does not.
 const envImage = "RDMALAB_IMAGE"
 
-func execCmd(o *options) *cobra.Command {
+func (o *options) execCmd() *cobra.Command {
 	image := os.Getenv(envImage)
 	cmd := &cobra.Command{
 		Use: "exec RACK HOST --image IMAGE -- PROGRAM [ARG…]", DisableFlagsInUseLine: true,

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func logsCmd(o *options) *cobra.Command {
+func (o *options) logsCmd() *cobra.Command {
 	opts := new(corev1.PodLogOptions)
 	cmd := &cobra.Command{
 		Use: "logs RACK HOST|LEAF", Short: "Print the log of a host or of a leaf", Args: cobra.ExactArgs(2),

@@ -68,8 +68,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: as kubectl)")
 	fs.StringVar(&o.context, "context", "", "context of the kubeconfig (default: the current one)")
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(statusCmd(o), logsCmd(o), execCmd(o), crashCmd(o), evacuateCmd(o))
-	root.AddCommand(carriedCmds(o)...)
+	root.AddCommand(o.statusCmd(), o.logsCmd(), o.execCmd(), o.crashCmd(), o.evacuateCmd())
+	root.AddCommand(o.carriedCmds()...)
 	root.AddCommand(&cobra.Command{Use: "version", Short: "Print the version of the plugin", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), version.String())
 		return err

@@ -49,7 +49,7 @@ type hostStatus struct {
 	Restarts int32  `json:"restarts"`
 }
 
-func statusCmd(o *options) *cobra.Command {
+func (o *options) statusCmd() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use: "status RACK", Short: "Show the phase, the conditions, and each leaf and host with its node", Args: cobra.ExactArgs(1),

@@ -62,7 +62,7 @@ func (q *completions) put(c *Completion) {
 	q.written++
 	for i, w := range [...]uint64{
 		c.Tag, inNanoseconds(c.IssueDelay)<<32 | inNanoseconds(c.TotalDelay), uint64(c.Length),
-		uint64(q.written)<<32 | uint64(c.Slot)<<16 | uint64(c.Op)<<8 | uint64(c.Status),
+		q.written<<32 | uint64(c.Slot)<<16 | uint64(c.Op)<<8 | uint64(c.Status),
 	} {
 		_ = q.region.mem.Store64(at+i*wordLen, w) // Complete has checked the bounds
 	}

@@ -145,7 +145,7 @@ func (n *Notes) Add(x Note) *Note {
 }
 
 // fatal reports whether the note says why a queue pair has failed.
-func (x *Note) fatal() bool { return x.Kind == Failed || x.Kind == Refused || x.Kind == Ended }
+func (n *Note) fatal() bool { return n.Kind == Failed || n.Kind == Refused || n.Kind == Ended }
 
 func (n *Notes) count(x *Note) {
 	t := &n.Totals

@@ -40,7 +40,7 @@ var endings = map[string]func(){
 	"memory": func() {
 		var s [][]byte
 		for {
-			s = append(s, make([]byte, 1<<46))
+			s = append(s, make([]byte, 1<<46)) //nolint:staticcheck // memory is to run out
 		}
 	},
 	"exit":    func() { os.Exit(7) },

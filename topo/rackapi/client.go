@@ -109,7 +109,7 @@ func (c *Client) unreachable(err error) error {
 
 // clean makes all texts of a value printable.
 func clean(v reflect.Value) {
-	switch v.Kind() {
+	switch v.Kind() { //nolint:exhaustive // no other kind has texts in it
 	case reflect.String:
 		v.SetString(printable(v.String()))
 	case reflect.Struct:
