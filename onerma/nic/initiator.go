@@ -64,14 +64,13 @@ func (n *NIC) request(now clock.Time, i uint16, out *packetio.Batch) {
 		return // the command ends as TIMEOUT, as if the target did not answer
 	}
 	s.to.mac = mac
-	h := n.headerOf(i, onerma.Request)
+	h := n.slots[i].header(i, onerma.Request)
 	n.egress.send(&s.to, &h, s.cmd.Key, &vector{}, nil, out)
 	s.prev, s.request = n.egress.sealer.iv, n.egress.sealer.iv
 }
 
-// headerOf returns the header of a message of kind k for the command in slot i.
-func (n *NIC) headerOf(i uint16, k onerma.Kind) onerma.Header {
-	s := &n.slots[i]
+// header returns the header of a message of kind k for the command in the slot, whose number is i.
+func (s *slot) header(i uint16, k onerma.Kind) onerma.Header {
 	return onerma.Header{
 		Kind: k, Op: s.cmd.Op, Class: s.cmd.Class, Slot: i, Generation: s.generation, Region: uint32(s.cmd.Remote), Offset: s.cmd.Offset,
 		Length: uint32(s.cmd.Length), PID: uint32(s.portal.pid), Ticket: s.ticket,
