@@ -91,6 +91,10 @@ func TestPagesShowCommandsThatExist(t *testing.T) {
 		for _, block := range append(codeSpan.FindAllString(string(text), -1), codeBlock.FindAllString(string(text), -1)...) {
 			for _, m := range shownCommand.FindAllStringSubmatch(block, -1) {
 				words := strings.Fields(m[1])
+				// The plugin of kubectl has commands of its own (kube/kubectl).
+				if strings.HasSuffix(strings.SplitAfter(block, m[0])[0], "kubectl"+m[0]) && words[0] == "evacuate" {
+					continue
+				}
 				for i, w := range words { // the tutorial's store is a copy of the template
 					if w == "mine" && filepath.Base(path) == "your-store.md" {
 						words[i] = "template"

@@ -101,7 +101,7 @@ func TestSimErrors(t *testing.T) {
 		{[]string{"nonsense"}, "transport"},
 		{[]string{"rnr", "--seeds", "-1"}, "positive"},
 		{[]string{"rnr", "--seeds", "2", "-v"}, "seeds"},
-		{[]string{"rnr", "--pcap", filepath.Join(t.TempDir(), "no", "such", "dir")}, "no such file"},
+		{[]string{"rnr", "--pcap", filepath.Join(t.TempDir(), "no", "such", "dir")}, "there is no folder"},
 		{[]string{"rnr", "-o", "xml"}, "use table, json"},
 	} {
 		if _, _, err := runSim(tc.args...); err == nil || !strings.Contains(err.Error(), tc.want) {
