@@ -81,22 +81,19 @@ func (r *rackScene) cast() error {
 
 // share makes the switch move requests to host 0 of a scene whose clients share a connection.
 func (r *rackScene) share(ctx context.Context) error {
-	if r.scene.Share == "" { // also behind a scene that had a rule
-		return r.on.box.set(ctx, &experiment.Switch{}, nil, "")
+	if r.scene.Share == "" {
+		return nil // ready has taken the rule of a former scene away
 	}
 	rack := r.on.rack
 	if c := rack.Congestion; c == nil || c.Algorithm == congestion.AlgorithmNone {
-		return fmt.Errorf("rack %s has no congestion control (key congestion), by which clients of a connection slow down: bring up %s", rack.Name, sharedRack)
+		return fmt.Errorf("rack %s has no congestion control (key congestion), by which clients of a connection slow down: bring up %s", rack.Name, experiment.SharedRack)
 	}
 	// A program that is loaded later leaves connections alone for a while, which is long in slow motion.
 	if rack.Switch.Program != rackfile.ProgramSwordBox {
-		return fmt.Errorf("the switch of rack %s has not begun with program %s, which moves requests: bring up %s", rack.Name, rackfile.ProgramSwordBox, sharedRack)
+		return fmt.Errorf("the switch of rack %s has not begun with program %s, which moves requests: bring up %s", rack.Name, rackfile.ProgramSwordBox, experiment.SharedRack)
 	}
 	return r.on.box.set(ctx, &experiment.Switch{Action: experiment.Move}, r.hosts[:1], " "+r.scene.ShareKeys())
 }
-
-// sharedRack is the rack file for scenes with a shared connection.
-const sharedRack = "topo/racks/shared-slow.yaml"
 
 // measure runs the flows, and samples the switch's counters at the beginning, in the middle and at the end of the second
 // half of the time in which all flows send.

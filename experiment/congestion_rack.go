@@ -103,8 +103,8 @@ func congestionOnRack(quick bool) []figure {
 	return []figure{unfair, victim, pauses, sharedOnRack(quick)}
 }
 
-// sharedRack is the rack file for figure shared.
-const sharedRack = "topo/racks/shared-slow.yaml"
+// SharedRack is the rack file for figure shared: for scenes with a shared connection.
+const SharedRack = "topo/racks/shared-slow.yaml"
 
 // rackRules are the values of a rule's key slow in figure shared on a rack.
 var rackRules = []string{ccOwn, "marked", ccTurns, ccFlow}
@@ -114,13 +114,11 @@ func sharedOnRack(quick bool) figure {
 	f := figure{
 		key: "shared", named: true, x: "rule's key slow", unit: "share, index", format: "%.3f",
 		title: "four clients of a connection of the switch, beside four with connections of their own",
-		why:   []string{"this figure needs congestion control, and one server: rdmalab up -f " + sharedRack},
+		why:   []string{"this figure needs congestion control, and one server: rdmalab up -f " + SharedRack},
 	}
 	for _, rule := range rackRules {
 		l := ccShared{ccBeside, rule, besideClients, quick}
-		f.twinOf("a shared client's share / an own one's", rule, quick, l, func(o *SceneResult) float64 {
-			return sumOf(o.Shares[:besideClients]) / sumOf(o.Shares[besideClients:])
-		})
+		f.twinOf("a shared client's share / an own one's", rule, quick, l, func(o *SceneResult) float64 { return besideRatio(o.Shares) })
 		f.twinOf("Jain's index of all 8", rule, quick, l, func(o *SceneResult) float64 { return Jain(o.Shares) })
 	}
 	return f

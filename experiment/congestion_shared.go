@@ -96,6 +96,11 @@ func (l ccShared) scene(uint64) Scene {
 	return s
 }
 
+// besideRatio returns the share of a shared client of the load ccBeside, divided by that of one with a connection of its own.
+func besideRatio(shares []float64) float64 {
+	return sumOf(shares[:besideClients]) / sumOf(shares[besideClients:])
+}
+
 func ccSharing(quick bool) figure {
 	f := figure{
 		key: "shared", title: "clients of one connection of the switch to a server, whose port is full: who slows down", x: "rule's key slow", unit: "us, share, index, CNPs", format: "%.3g",
@@ -125,9 +130,7 @@ func ccSharing(quick bool) figure {
 		l := play(ccShared{ccBeside, rule, besideClients, quick})
 		const panel = "4 shared beside 4 own"
 		f.add(
-			ours(panel, "a shared client's share / an own one's", rule, l, func(o *outcome) float64 {
-				return sumOf(o.scene.Shares[:besideClients]) / sumOf(o.scene.Shares[besideClients:])
-			}),
+			ours(panel, "a shared client's share / an own one's", rule, l, func(o *outcome) float64 { return besideRatio(o.scene.Shares) }),
 			ours(panel, "Jain's index of all 8", rule, l, func(o *outcome) float64 { return Jain(o.scene.Shares) }),
 		)
 	}

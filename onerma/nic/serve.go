@@ -50,7 +50,7 @@ func (n *NIC) serveRead(r *Region, request *onerma.Header, to peer, c *Cipher, p
 func (n *NIC) serveWrite(i uint16) {
 	s := &n.slots[i]
 	n.server.queue.push(transfer{
-		to: s.to, head: n.slots[i].header(i, onerma.Data), cipher: s.cmd.Key, prev: s.prev, source: s.cmd.Local, from: s.cmd.LocalOffset,
+		to: s.to, head: s.header(i, onerma.Data), cipher: s.cmd.Key, prev: s.prev, source: s.cmd.Local, from: s.cmd.LocalOffset,
 	})
 }
 
