@@ -71,7 +71,8 @@ var _ = fixture.InContainers() || Describe("a compact rack", Ordered, func() {
 		It("goes on when the NIC of "+host+" panics, and says why it has", func() {
 			while(host, func() {
 				client := control.NewClient(paths.Socket(host))
-				Expect(client.Call(context.Background(), http.MethodPost, hostd.PathNICPanic, struct{}{}, nil)).To(Succeed())
+				// The crash may end the connection before the answer is sent. The state says whether the NIC has panicked.
+				_ = client.Call(context.Background(), http.MethodPost, hostd.PathNICPanic, struct{}{}, nil)
 				Eventually(rack.State(host), fixture.Patience).Should(Equal("crashed"))
 			})
 			Expect(rack.Run("status").Stdout).To(ContainSubstring(host + ": the NIC panicked: planted by a test"))

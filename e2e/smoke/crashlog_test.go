@@ -37,7 +37,8 @@ var _ = Describe("a log of JSON", func() {
 		r := fixture.New(fixture.Small)
 		Expect(r.Up("--log-format", "json")).To(fixture.HaveExited(0))
 		client := control.NewClient(rackfile.PathsOf(r.Name).Socket("cn0"))
-		Expect(client.Call(context.Background(), http.MethodPost, hostd.PathNICPanic, struct{}{}, nil)).To(Succeed())
+		// The crash may end the connection before the answer is sent. The log says whether the NIC has panicked.
+		_ = client.Call(context.Background(), http.MethodPost, hostd.PathNICPanic, struct{}{}, nil)
 		var s rack.Status
 		r.JSON(&s, "status")
 		at := s.Switch.PID

@@ -23,7 +23,7 @@ const (
 	PathRack     = "/rack"      // POST: Status. The host reads the rack's description again.
 	PathNIC      = "/nic"       // POST NICRequest: Status
 	PathNICFault = "/nic/fault" // POST NICFault: NICFaultResult
-	PathNICPanic = "/nic/panic" // POST: none. The NIC panics in its next step; for tests.
+	PathNICPanic = "/nic/panic" // POST: none. The NIC panics in its next step, perhaps before the answer is sent; for tests.
 	// PathVerbsFaults is GET: []fault.VerbsStatus; POST fault.VerbsRule: fault.VerbsRule; DELETE:
 	// VerbsHealed. DELETE of PathVerbsFaults/ID ends one rule.
 	PathVerbsFaults = "/faults/verbs"
