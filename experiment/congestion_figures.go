@@ -5,8 +5,8 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -37,7 +37,8 @@ var congestionChoices = []string{
 	"one switch: flows that share an uplink in the DCQCN paper's Clos come from one host here, and its NIC is paused",
 	"a port pauses a host at 100 KB of its frames, in figure irn at 220 KB; without PFC a queue has 240 KB",
 	"incast and convergence have a port with memory for all that comes, and no PFC, so that queues can be compared",
-	"irn: 16 hosts at 70 % load, messages of 1 KB, 32 KB and 1 MB (6 : 3 : 1) to random hosts; paper: a fat tree of 54",
+	"irn, irn-tree: 16 hosts at 70 % load, messages of 1 KB, 32 KB and 1 MB (6 : 3 : 1) to random hosts, over one switch, and over",
+	"  four leaves and four spines; paper: a fat tree of three levels with 54 hosts",
 	"shared: requests of a packet, so that the switch moves them to its connection, which has 128 in flight",
 	"stores: ports of 10 Gb/s, 240 KB for a queue without PFC; clients wait 10 s for an operation, leases of nodes last 5 s",
 	"timely begins at the line rate, and is measured after 0.1 s, when its first overreaction is over",
@@ -67,7 +68,9 @@ func (l ccScene) label() string {
 	return fmt.Sprintf("%s: %s, %v, n %d, PFC %v", l.figure, l.algorithm, l.recovery, l.n, l.lossless)
 }
 
-func (l ccScene) effort() float64 { return map[bool]float64{true: 20, false: 10}[l.figure == "irn"] }
+func (l ccScene) effort() float64 {
+	return map[bool]float64{true: 20, false: 10}[strings.HasPrefix(l.figure, "irn")]
+}
 
 // scene returns what the load runs.
 func (l ccScene) scene(seed uint64) Scene {
@@ -95,37 +98,14 @@ func (l ccScene) scene(seed uint64) Scene {
 	case "irn":
 		s.Hosts, s.XOFF, s.KMax, s.Window = 16, irnXOFF, 0, BDP
 		s.Flows = randomMessages(seed, s.Hosts, 0.7, pick(l.quick, time.Millisecond, 4*time.Millisecond))
-	}
-	return s
-}
-
-// randomMessages returns flows between all pairs of hosts, whose messages come at random times (Poisson)
-// so that each host sends at a share of the line rate.
-func randomMessages(seed uint64, hosts int, load float64, span time.Duration) (list []SceneFlow) {
-	r := rand.New(rand.NewPCG(11, 17+seed))
-	sizes := [10]int{1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10, 32 << 10, 32 << 10, 32 << 10, 1 << 20}
-	mean := 0.0
-	for _, n := range sizes {
-		mean += float64(n) / float64(len(sizes))
-	}
-	apart := mean * 8 / (load * paperRate) // seconds between two messages of a host
-	of := map[[2]int]int{}
-	for from := range hosts {
-		for at := 0.0; ; {
-			if at += r.ExpFloat64() * apart; at >= span.Seconds() {
-				break
-			}
-			to := (from + 1 + r.IntN(hosts-1)) % hosts
-			k, ok := of[[2]int{from, to}]
-			if !ok {
-				k = len(list)
-				of[[2]int{from, to}] = k
-				list = append(list, SceneFlow{From: from, To: to})
-			}
-			list[k].Messages = append(list[k].Messages, SceneMessage{time.Duration(at * 1e9), sizes[r.IntN(len(sizes))]})
+	case "irn-tree":
+		s.Hosts, s.Leaves, s.Spines, s.XOFF, s.KMax, s.Window = 16, 4, 4, irnXOFF, 0, l.n
+		s.Flows = randomMessages(seed, s.Hosts, 0.7, pick(l.quick, time.Millisecond, 3*time.Millisecond))
+		if l.lossless {
+			s.Timeout = treeTimeout
 		}
 	}
-	return list
+	return s
 }
 
 // ccIncast is a load of Platform.Congestion.
@@ -167,7 +147,7 @@ func (l ccIncast) once(ctx context.Context, p Platform, seed uint64) (outcome, e
 
 // congestionPaper lists the figures.
 func congestionPaper(quick bool) []figure {
-	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick), ccSharing(quick), ccReading(quick), ccCAS(quick), ccCrowd(quick), ccLocks(quick), ccStall(quick), ccKeyValue(quick)}
+	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick), ccTree(quick), ccSharing(quick), ccReading(quick), ccCAS(quick), ccCrowd(quick), ccLocks(quick), ccStall(quick), ccKeyValue(quick)}
 }
 
 // ccBesidePFC are PFC alone, and the algorithms that are compared with it.
@@ -288,29 +268,6 @@ func ccConverge(quick bool) figure {
 	return f
 }
 
-func ccIRN(quick bool) figure {
-	f := figure{
-		key: "irn", title: "messages at 70 % load: times divided by those of a message alone, and packets sent again", x: "switch", unit: "times the time alone", format: "%.3g",
-		why: []string{
-			"IRN, abstract: without PFC it is 6 to 83 % better than RoCE (go-back-N) with PFC, over several metrics and settings",
-			"with one switch, a pause stops only the NIC of a host, and PFC costs little; in the paper's fat tree it spreads from switch to switch",
-		},
-	}
-	for _, kind := range []selective.Kind{selective.GoBackN, selective.IRN, selective.RACK} {
-		for _, pfc := range []bool{true, false} {
-			x := pick(pfc, "PFC", "no PFC")
-			l := play(ccScene{figure: f.key, algorithm: ccPFC, lossless: pfc, recovery: kind, quick: quick})
-			f.add(
-				ours("mean", kind.String(), x, l, func(o *outcome) float64 { return o.scene.Slowdown }),
-				ours("p99", kind.String(), x, l, func(o *outcome) float64 { return o.scene.P99 }),
-				ours("sent again", kind.String(), x, l, func(o *outcome) float64 { return float64(o.scene.Again) }),
-				ours("dropped", kind.String(), x, l, func(o *outcome) float64 { return float64(o.scene.Dropped) }),
-			)
-		}
-	}
-	return f
-}
-
 // figureDemand is what must hold in a figure; at returns a number of it.
 type figureDemand struct {
 	figure, text string
@@ -360,6 +317,10 @@ var congestionDemands = []figureDemand{
 	{"irn", "with PFC nothing is dropped; without it packets are, and go-back-N sends more packets again than IRN", func(at func(p, s, x string) float64) bool {
 		return at("dropped", "go-back-n", "PFC") == 0 && at("dropped", "irn", "PFC") == 0 && at("dropped", "irn", "no PFC") > 0 &&
 			at("sent again", "go-back-n", "no PFC") > at("sent again", "irn", "no PFC")
+	}},
+	{"irn-tree", "IRN without PFC takes at most as long as go-back-N with PFC, on average; with PFC nothing is dropped or sent again", func(at func(p, s, x string) float64) bool {
+		return at("mean time, us", "irn", "no PFC") <= at("mean time, us", "go-back-n", "PFC") &&
+			at("packets dropped", "irn", "no PFC") > 0 && at("packets dropped", "go-back-n", "PFC") == 0 && at("packets sent again", "go-back-n", "PFC") == 0
 	}},
 }
 

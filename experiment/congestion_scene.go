@@ -15,6 +15,9 @@ import (
 // Span 0 means 40 s of real time there.
 type Scene struct {
 	Hosts int
+	// Leaves and Spines, unless 0, are switches: host i is at leaf i modulo Leaves, and each leaf has a trunk to each
+	// spine. Without them all hosts are at one switch.
+	Leaves, Spines int
 	// Params are those of all NICs; algorithm none means that there is no congestion control. Their
 	// MaxRate is the rate of all links, Delay the delay of a link.
 	Params congestion.Params

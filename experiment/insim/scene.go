@@ -14,6 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -58,13 +59,17 @@ func sceneFile(s *experiment.Scene) string {
 		hosts += fmt.Sprintf("\n  - {name: h%d, role: memory, memory: 8MiB, tos: %d}", i, tos)
 	}
 	program := ""
+	fabric := ""
+	if s.Leaves > 0 {
+		fabric = fmt.Sprintf("\nfabric: {leaves: %d, spines: %d}", s.Leaves, s.Spines)
+	}
 	if s.Share != "" {
 		program = fmt.Sprintf("\n  program: swordbox\n  rules: [{server: h0, action: move, service: %s, depth: %d, shards: %d, slow: %s}]", sceneSwitch, experiment.SharedDepth, max(1, s.Shards), s.Share)
 	}
-	return strings.NewReplacer("RATE", congestion.RateText(s.Params.MaxRate), "QUEUE", queue, "SEED", fmt.Sprint(s.Seed), "HOSTS", hosts, "PROGRAM", program).Replace(`
+	return strings.NewReplacer("RATE", congestion.RateText(s.Params.MaxRate), "QUEUE", queue, "SEED", fmt.Sprint(s.Seed), "HOSTS", hosts, "PROGRAM", program, "FABRIC", fabric).Replace(`
 name: scene
 seed: SEED
-mtu: 1280
+mtu: 1280FABRIC
 switch:PROGRAM
   ports: {rate: RATE, buffer: 64MiB, reaction: 0s}
   dscp: {3: 3, 5: 5, 48: 6}
@@ -246,7 +251,7 @@ func (s *sceneSender) listed(list []experiment.SceneMessage) error {
 			m := list[got]
 			took := now.Sub(incastReady.Add(m.At))
 			r.times = append(r.times, took)
-			r.slow = append(r.slow, float64(took)/float64(r.alone(m.Bytes)))
+			r.slow = append(r.slow, float64(took)/float64(r.alone(s.id, m.Bytes)))
 			got++
 		}
 		if now >= end {
@@ -256,12 +261,16 @@ func (s *sceneSender) listed(list []experiment.SceneMessage) error {
 	return nil
 }
 
-// alone returns how long a message takes that is alone in the rack: the time of its frames on two links,
-// the second of which begins behind the first frame, and the round trip.
-func (r *sceneRun) alone(bytes int) time.Duration {
+// alone returns how long a message of a flow takes that is alone in the rack: the time of its frames on its links, each of
+// which begins behind the first frame of the one before, and the round trip.
+func (r *sceneRun) alone(id, bytes int) time.Duration {
+	links := int64(2)
+	if f := &r.scene.Flows[id]; r.scene.Leaves > 0 && f.From%r.scene.Leaves != f.To%r.scene.Leaves {
+		links = 4
+	}
 	packets := int64(bytes+scenePayload-1) / scenePayload
-	bits := (packets + 1) * sceneFrame * 8
-	return time.Duration(bits*int64(time.Second)/r.scene.Params.MaxRate) + 4*r.scene.Delay
+	bits := (packets + links - 1) * sceneFrame * 8
+	return time.Duration(bits*int64(time.Second)/r.scene.Params.MaxRate) + time.Duration(2*links)*r.scene.Delay
 }
 
 // sample notes the queue to host 0 until the end of the measured time.
@@ -273,12 +282,21 @@ func (r *sceneRun) sample() {
 	}
 }
 
-// paused returns how many pause frames the switch has sent.
+// paused returns how many pause frames the switches have sent.
 func (r *sceneRun) paused() (n uint64) {
-	for i := range r.rack.Hosts() {
-		n += r.rack.Queues().Port(r.rack.Now(), i)[scenePriority].TxPause
-	}
+	r.ports(func(st *portqueue.Status) { n += st.TxPause })
 	return n
+}
+
+// ports calls f for the data's queue of each port of each switch.
+func (r *sceneRun) ports(f func(*portqueue.Status)) {
+	now := r.rack.Now()
+	for _, q := range r.rack.FabricQueues() {
+		for i := range q.Ports() {
+			st := q.Port(now, i)[scenePriority]
+			f(&st)
+		}
+	}
 }
 
 func sumOf(list []float64) (sum float64) {
@@ -306,11 +324,12 @@ func (r *sceneRun) result() (out experiment.SceneResult) {
 	if m := max(parts[0], parts[1]); m > 0 && !r.scene.Restless {
 		out.Unsteady = (m - min(parts[0], parts[1])) / m
 	}
-	for i := range r.rack.Hosts() {
-		st := r.rack.Queues().Port(r.rack.Now(), i)[scenePriority]
+	r.ports(func(st *portqueue.Status) {
 		out.Dropped += st.Dropped
 		out.Peak = max(out.Peak, st.Peak)
-		out.Again += r.rack.Hosts()[i].Counters().RetransPkts
+	})
+	for _, h := range r.rack.Hosts() {
+		out.Again += h.Counters().RetransPkts
 	}
 	if slices.Sort(r.queue); len(r.queue) > 0 {
 		out.Queue = r.queue[len(r.queue)*9/10]
