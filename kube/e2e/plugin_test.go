@@ -76,7 +76,7 @@ func plugin(c *cluster) {
 	if len(s.Leaves) != 2 || len(s.Hosts) != 4 || !s.Leaves[1].Ready || s.Leaves[1].Node != "n2" || len(s.Leaves[0].Trunks) != 1 || !s.Hosts[3].Ready || s.Hosts[3].Node != "n2" {
 		c.t.Errorf("status: %+v", s)
 	}
-	c.says(lab("perf", "r0", "write_bw", "--from", "cn0", "--to", "ms1", "--duration", "1s"), "MB")
+	c.says(lab("perf", "r0", "write_bw", "--from", "cn0", "--to", "ms1", "--duration", "1s"), "MiB/sec")
 	c.says(lab("counters", "r0", "ms1"), "rcvd_pkts", "rx_write_requests")
 	c.says(lab("qps", "r0", "cn0"), "QPN")
 	c.says(lab("logs", "r0", "leaf1"), "level=")

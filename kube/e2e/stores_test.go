@@ -62,7 +62,7 @@ spec:
     image: %[3]s
     command: [/driver, check, %[1]s, cn0, mt0, %[4]q]
     resources: {limits: {rdmalab.io/nic: "1"}}
-`, name, of, driverImage, loss)
+`, of, name, driverImage, loss)
 }
 
 // storesUp makes the racks of the stores, and starts these.

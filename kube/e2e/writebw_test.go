@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,6 +11,9 @@ import (
 // serverReady makes a server's Pod ready when ib_write_bw listens (port 18515): a client that comes before fails.
 const serverReady = `readinessProbe: {exec: {command: [grep, -q, ":4853 .* 0A ", /proc/net/tcp, /proc/net/tcp6]}, periodSeconds: 1, timeoutSeconds: 10}
     resources:`
+
+// admission is the reason of a Pod that a kubelet refuses because a device plugin is missing. What manages Pods makes another.
+const admission = "UnexpectedAdmissionError"
 
 // userPod runs Debian's ib_write_bw, unmodified, in a namespace with level restricted: from a compute host of one node to the
 // memory server of the other.
@@ -26,7 +30,8 @@ func userPod(c *cluster) {
 func (c *cluster) writeBW() (phase, logs string) {
 	c.t.Helper()
 	server := user("server", "n2", "ms1", `[ib_write_bw, -d, rxe0, -x, "1", -n, "1000"]`)
-	c.apply(strings.Replace(server, "resources:", serverReady, 1))
+	server = strings.Replace(server, "resources:", serverReady, 1)
+	c.apply(server)
 	ip := ""
 	c.eventually(patience, func() error {
 		var p corev1.Pod
@@ -35,6 +40,11 @@ func (c *cluster) writeBW() (phase, logs string) {
 		}
 		if ip = p.Status.PodIP; len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].Ready {
 			return nil
+		}
+		if p.Status.Reason == admission { // the node agent has not registered again with a new kubelet
+			c.kubectl("-n", "team", "delete", "pod", "server", "--wait=true")
+			c.apply(server)
+			return errors.New("the kubelet has refused the server")
 		}
 		if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 			c.t.Fatalf("the server has ended: %s", c.kubectl("-n", "team", "logs", "server"))
