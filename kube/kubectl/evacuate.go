@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,7 +84,7 @@ func (c *cluster) hostsOn(cmd *cobra.Command, node string) (list []string, err e
 
 // ask asks whether a node is to be given up.
 func ask(cmd *cobra.Command, node string, hosts []string) error {
-	if f, ok := cmd.InOrStdin().(*os.File); !ok || !terminal(f) {
+	if f, ok := cmd.InOrStdin().(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
 		return badUse("this removes all Pods of node %s, and asks on a terminal: there is none; repeat it with --yes", node)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "All Pods of node %s are removed from the cluster; be sure that it is off. ", node)
@@ -96,12 +97,6 @@ func ask(cmd *cobra.Command, node string, hosts []string) error {
 		return badUse("nothing was done")
 	}
 	return nil
-}
-
-// terminal reports whether a file is a terminal.
-func terminal(f *os.File) bool {
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
 }
 
 // taint sets the taint, or removes it.

@@ -12,8 +12,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"github.com/rdmalab/rdmalab/kube/version"
 )
@@ -50,6 +52,7 @@ type options struct{ kubeconfig, context, namespace string }
 
 // run is Main without its process.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	klog.SetLogger(logr.Discard()) // libraries log that a connection was closed when its work was done; errors are returned
 	o := new(options)
 	root := &cobra.Command{
 		Use: "kubectl rdmalab [-n NAMESPACE] COMMAND RACK …", Short: "Racks of RDMA machines on Kubernetes: look at them, break them, measure on them",

@@ -131,7 +131,7 @@ func (w *wanted) daemonSet() *appsv1.DaemonSet {
 	for i := range w.leaves {
 		nodes = append(nodes, w.leaves[i].Spec.Node)
 	}
-	c := w.container("leaf", "leaf", "--rack", w.Name)
+	c := w.container("leaf", leafCPU, "leaf", "--rack", w.Name)
 	c.Env = []corev1.EnvVar{
 		field("NODE_NAME", "spec.nodeName"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP"),
 	}
@@ -172,7 +172,7 @@ func (w *wanted) statefulSet(h *rackfile.Host) (*appsv1.StatefulSet, error) {
 			ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{
 				v1alpha1.AnnotationRack: w.Name, v1alpha1.AnnotationHost: h.Name, v1alpha1.AnnotationLink: string(link),
 			}},
-			Spec: w.pod(w.container("host", "host", "--name", h.Name), []string{node}),
+			Spec: w.pod(w.container("host", hostCPU, "host", "--name", h.Name), []string{node}),
 		},
 	}}, nil
 }

@@ -166,7 +166,7 @@ func TestLogFormatOfPods(t *testing.T) {
 	for format, want := range map[string]string{"": "", "text": "", "json": "--log-format json"} {
 		w := &wanted{Rack: rackOf("1"), rack: r, image: "image:1", logs: format}
 		for _, program := range []string{"leaf", "host"} {
-			args := w.container(program, program).Args
+			args := w.container(program, leafCPU, program).Args
 			if got := strings.Join(args[1:], " "); args[0] != program || got != want {
 				t.Errorf("format %q: %s has %q, want %q behind its name", format, program, args, want)
 			}
@@ -180,7 +180,7 @@ func TestPullPolicyOfPods(t *testing.T) {
 	must(t, err)
 	for policy, want := range map[corev1.PullPolicy]corev1.PullPolicy{"": corev1.PullIfNotPresent, corev1.PullNever: corev1.PullNever} {
 		w := &wanted{Rack: rackOf("1"), rack: r, image: "image:1", pull: policy}
-		if got := w.container("host", "host").ImagePullPolicy; got != want {
+		if got := w.container("host", hostCPU, "host").ImagePullPolicy; got != want {
 			t.Errorf("policy %q: the Pods have %q, want %q", policy, got, want)
 		}
 	}

@@ -13,15 +13,22 @@ import (
 // readyPort is the port at which leaves and hosts say that they are ready.
 const readyPort = 7470
 
+// leafCPU and hostCPU are what leaves and hosts request of a node's processors. They take more when they have work. Without a request
+// a container gets next to nothing while others of its node compute: then RDMA's retries run out, and connections break.
+var leafCPU, hostCPU = resource.MustParse("100m"), resource.MustParse("20m")
+
 // container returns the container of a leaf or a host: root without other capabilities than those that a NIC or a switch
 // needs, with nothing that it may write but its state.
-func (w *wanted) container(name string, args ...string) corev1.Container {
+func (w *wanted) container(name string, cpu resource.Quantity, args ...string) corev1.Container {
 	if w.logs != "" && w.logs != "text" {
 		args = append(args, "--log-format", w.logs)
 	}
 	return corev1.Container{
 		Name: name, Image: w.image, Args: args, ImagePullPolicy: cmp.Or(w.pull, corev1.PullIfNotPresent),
-		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{v1alpha1.ResourcePort: resource.MustParse("1")}},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: cpu},
+			Limits:   corev1.ResourceList{v1alpha1.ResourcePort: resource.MustParse("1")},
+		},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr(false), ReadOnlyRootFilesystem: ptr(true),
 			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_RAW", "NET_ADMIN", "IPC_LOCK"}},
