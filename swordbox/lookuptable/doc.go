@@ -51,6 +51,7 @@
 // loses the frames in flight; the table is in the servers' memory, and stays.
 //
 //	rule.go     keys of rules, and where slots and cells are
+//	hash.go     hashes and keys by their names, also those of other modules
 //	key.go      the key of a frame, and its headers
 //	icmp.go     errors about packets
 //	action.go   what an entry does to a frame, and its checksums

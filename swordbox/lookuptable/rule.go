@@ -35,6 +35,7 @@ const (
 	keyBase     = "base"
 	keyPackets  = "packets"
 	keyMasks    = "masks"
+	keyHash     = "hash"
 )
 
 // Values of match, miss and packets; the first is the default.
@@ -69,6 +70,7 @@ var Lookups = rules.Register(rules.Definition{
 		rules.Option(keyMasks, "to/24+proto+dport,to/16", fmt.Sprintf("with match=ternary: up to %d masks, separated by commas, the one with the highest priority first; each is parts with plus signs between them: "+
 			"from and to (addresses; from/24 compares the leading bits, from/0.0.0.255 these bits), proto, sport and dport (ports; dport/0xfff0 compares these bits), or any, which compares nothing", MaxMasks),
 			func(s string) error { _, err := ParseMasks(s); return err }),
+		rules.Option(keyHash, CRC32, fmt.Sprintf("with action lookup: the function that makes the place of an entry, and its key: %s, %s, or one of a Go module of your own (lookuptable.RegisterHash); default: %s", Mix, CRC32, Mix), checkHash),
 		rules.Option(keyBase, "0x1000", "with action lookup: offset of the table in the region of each server's memory service, a multiple of 8; the cells follow the table, in mode published each cell its slot; "+
 			"default: 0", extmem.CheckOffset),
 	}...),
@@ -90,6 +92,9 @@ func check(r *rules.Rule) error {
 	}
 	if err := l.Masks.check(r); err != nil {
 		return err
+	}
+	if l.Hash.Key != nil && (len(l.Masks) > 0 || r.Options[keyVIP] != "") {
+		return fmt.Errorf("%s=%s makes keys of its own, and a rule with the key %s or %s has those of flows", keyHash, l.Hash.Name, keyMasks, keyVIP)
 	}
 	if l.Recirculate && l.Published {
 		return fmt.Errorf("%s=%s: the published rule deposits packets; leave out mode=published", keyPackets, packets[1])
@@ -147,6 +152,8 @@ type Layout struct {
 	Pool, Drain []netip.Addr
 	// Masks are the masks of match=ternary, the one with the highest priority first. Then Flow is true.
 	Masks Masks
+	// Hash makes the key and the hash of frames and entries; the zero value stands for Mix.
+	Hash Hash
 	// Flow is true if a key is a whole flow; otherwise it is the destination's address. DropMiss is
 	// true if a frame without an entry is dropped.
 	Flow, DropMiss bool
@@ -171,6 +178,7 @@ func LayoutOf(r *rules.Rule) Layout {
 		Recirculate: r.Options[keyPackets] == packets[1],
 	}
 	l.VIP, l.Port, l.Pool, l.Drain = virtualOf(r)
+	l.Hash = hashOf(r.Options[keyHash])
 	l.Masks, _ = parsedMasks(r.Options[keyMasks])
 	l.Limits = extmem.LimitsOf(r, extmem.FrameBurst)
 	l.Servers, l.Base = extmem.Servers(r.Options[keyTable]), extmem.Offset(r.Options[keyBase])
@@ -184,7 +192,7 @@ func (l *Layout) same(o *Layout) bool {
 
 // sameSlots reports whether both layouts have the same entries in the same slots.
 func (l *Layout) sameSlots(o *Layout) bool {
-	return slices.Equal(l.Servers, o.Servers) && l.Service == o.Service && l.Base == o.Base && l.Capacity == o.Capacity && l.Flow == o.Flow && l.VIP == o.VIP && l.Port == o.Port &&
+	return slices.Equal(l.Servers, o.Servers) && l.Service == o.Service && l.Base == o.Base && l.Capacity == o.Capacity && l.Flow == o.Flow && l.Hash.Name == o.Hash.Name && l.VIP == o.VIP && l.Port == o.Port &&
 		slices.EqualFunc(l.Masks, o.Masks, func(a, b Mask) bool { return a.same(&b) }) && l.At(1) == o.At(1)
 }
 
