@@ -34,6 +34,9 @@ const (
 	WayDriver = "driver"
 	// WayRoCE is RoCEv2 on the same links, with one connection between two hosts.
 	WayRoCE = "roce"
+	// WayPFC is WayRoCE in the simulator, behind a switch whose ports pause hosts (PFC) in the place of queues
+	// without a bound. Not in SoloClasses and SoloRekey.
+	WayPFC = "roce-pfc"
 )
 
 // Values of OneRMA.Class: the queues of the switch in SoloClasses.
@@ -93,8 +96,10 @@ type OneRMAResult struct {
 	// LargeMedian is the median time of the large transfers of SoloMixed; Median and P99 are then
 	// those of the small transfers.
 	LargeMedian float64
-	Rekey       *Rekey
-	Failover    *Failover
+	// Pauses is how often the switch has paused a host, in all, with WayPFC.
+	Pauses   float64
+	Rekey    *Rekey
+	Failover *Failover
 	// Rack has the results that only a rack has. If it is set, one round trip in the fields above
 	// is Rack.RTT.
 	Rack *OneRMARack

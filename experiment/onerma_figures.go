@@ -26,6 +26,7 @@ var oneRMAChoices = []string{
 	"congestion control aims at delays of RTT / 2 in the client's NIC, 1.5 RTT behind it; windows: 0.01 to 64 operations",
 	"the NIC has no PCIe bus: it reads and writes memory at once; encryption takes no time",
 	"RoCEv2: same links, NICs that take no time, a connection per pair of hosts, path MTU 4096, 16 READs in flight, no loss",
+	"RoCEv2, PFC: as RoCEv2, and the switch pauses a host when 100 KB of its frames wait, until fewer do; links count the preamble and gap of frames, too",
 	"a RoCEv2 NIC sends one response at a time, even to READs of different connections; hardware interleaves their packets",
 	"a link delays a frame by a quarter of the round trip and by the time that its bytes take; the switch drops nothing",
 }
@@ -47,7 +48,7 @@ func oneRMARandom(quick bool) figure {
 	}
 	for _, load := range few([]string{"10", "20", "30", "40", "50", "60", "70", "80"}, quick) {
 		l := OneRMA{Kind: SoloRandom, Hosts: pick(quick, 10, 40), First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond)}
-		f.add(onBoth(l, load, panelMedian, panelP99)...)
+		f.add(simWays.times(l, load, panelMedian, panelP99)...)
 		f.add(ours("tried again, %", seriesSolo, load, l, (*outcome).soloRetried))
 	}
 	return f
@@ -60,7 +61,7 @@ func oneRMABeside(quick bool) figure {
 	}
 	for _, large := range few([]string{"0", "4096", "65536", "262144", "1048576"}, quick) {
 		l := OneRMA{Kind: SoloBeside, Large: int(number(large)), First: 15, Span: oneRMASpan(quick, 20*time.Millisecond)}
-		f.add(onBoth(l, large, panelMedian, panelP99)...)
+		f.add(simWays.times(l, large, panelMedian, panelP99)...)
 	}
 	return f
 }

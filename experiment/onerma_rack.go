@@ -122,8 +122,8 @@ func oneRMARackGets(quick bool) figure {
 	}
 	for _, n := range few([]string{"1", "2", "4", "8", "16", "32"}, quick) {
 		l := OneRMA{Kind: SoloGets, Hosts: int(number(n))}
-		f.add(onBoth(l, n, panelMedian, panelP99)...)
-		f.add(both(l, "GETs in a round trip", n, (*outcome).inTrip)...)
+		f.add(bothWays.times(l, n, panelMedian, panelP99)...)
+		f.add(bothWays.values(l, "GETs in a round trip", n, (*outcome).inTrip)...)
 	}
 	return f
 }
@@ -180,7 +180,7 @@ func oneRMARackBeside(quick bool) figure {
 		},
 	}
 	for _, large := range few([]string{"0", "4096", "65536", "262144", "1048576"}, quick) {
-		f.add(onBoth(OneRMA{Kind: SoloBeside, Large: int(number(large)), Slots: 1}, large, panelMedian, panelP99)...)
+		f.add(bothWays.times(OneRMA{Kind: SoloBeside, Large: int(number(large)), Slots: 1}, large, panelMedian, panelP99)...)
 	}
 	return f
 }
@@ -196,7 +196,7 @@ func oneRMARackMixed(quick bool) figure {
 		},
 	}
 	for _, n := range few([]string{"1", "2", "4", "8"}, quick) {
-		f.add(onBoth(OneRMA{Kind: SoloMixed, Large: 200 << 10, Slots: int(number(n))}, n, panelMedian, panelP99)...)
+		f.add(bothWays.times(OneRMA{Kind: SoloMixed, Large: 200 << 10, Slots: int(number(n))}, n, panelMedian, panelP99)...)
 	}
 	return f
 }

@@ -11,33 +11,38 @@ import (
 const (
 	seriesSolo = "1RMA"
 	seriesRoCE = "RoCEv2"
+	seriesPFC  = "RoCEv2, PFC"
 )
 
-// bothWays are the two ways by which figures measure the same load, 1RMA and RoCEv2, with the names
-// of their series.
-var bothWays = []struct{ way, name string }{{WaySolo, seriesSolo}, {WayRoCE, seriesRoCE}}
+// ways are ways by which figures measure the same load, with the names of their series.
+type ways []struct{ way, name string }
 
-// onBoth returns cells for one value x of a figure in two panels: the median and the 99th
-// percentile, each with a series for 1RMA and one for RoCEv2. median and p99 are the names of the
-// panels.
-func onBoth(l OneRMA, x, median, p99 string) (list []figureCell) {
-	for _, s := range bothWays {
+// bothWays are those that racks have, too, and simWays those of the simulator.
+var (
+	bothWays = ways{{WaySolo, seriesSolo}, {WayRoCE, seriesRoCE}}
+	simWays  = ways{{WaySolo, seriesSolo}, {WayRoCE, seriesRoCE}, {WayPFC, seriesPFC}}
+)
+
+// times returns cells for one value x of a figure in two panels: the median and the 99th percentile, each
+// with a series for each way. median and p99 are the names of the panels.
+func (list ways) times(l OneRMA, x, median, p99 string) (cells []figureCell) {
+	for _, s := range list {
 		l.Way = s.way
-		list = append(list, ours(median, s.name, x, l, (*outcome).soloMedian), ours(p99, s.name, x, l, (*outcome).soloP99))
+		cells = append(cells, ours(median, s.name, x, l, (*outcome).soloMedian), ours(p99, s.name, x, l, (*outcome).soloP99))
 	}
-	return list
+	return cells
 }
 
-// both returns cells for one value x of a figure: a panel with a series for 1RMA and one for RoCEv2.
-func both(l OneRMA, panel, x string, value func(*outcome) float64) (list []figureCell) {
-	for _, s := range bothWays {
+// values returns cells for one value x of a figure: a panel with a series for each way.
+func (list ways) values(l OneRMA, panel, x string, value func(*outcome) float64) (cells []figureCell) {
+	for _, s := range list {
 		l.Way = s.way
-		list = append(list, ours(panel, s.name, x, l, value))
+		cells = append(cells, ours(panel, s.name, x, l, value))
 	}
-	return list
+	return cells
 }
 
-// Names that figures usually give to the two panels that onBoth fills.
+// Names that figures usually give to the two panels that ways.times fills.
 const (
 	panelMedian = "median"
 	panelP99    = "99th percentile"
@@ -54,7 +59,7 @@ func oneRMAGets(quick bool) figure {
 	}
 	for _, load := range few([]string{"10", "20", "30", "40", "50", "60", "70", "80", "90", "95"}, quick) {
 		l := OneRMA{Kind: SoloGets, Hosts: 7, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond/2)}
-		f.add(onBoth(l, load, panelMedian, panelP99)...)
+		f.add(simWays.times(l, load, panelMedian, panelP99)...)
 	}
 	return f
 }
@@ -85,7 +90,7 @@ func oneRMASlots(quick bool) figure {
 		why: []string{"the authors show that the rate grows with the slots up to the line rate; a connection of RoCEv2 has at most 16 READs in flight"},
 	}
 	for _, n := range few([]string{"1", "2", "4", "8", "12", "16", "32", "64"}, quick) {
-		f.add(both(OneRMA{Kind: SoloSlots, Slots: int(number(n)), Span: oneRMASpan(quick, time.Millisecond)}, "", n, (*outcome).soloGoodput)...)
+		f.add(simWays.values(OneRMA{Kind: SoloSlots, Slots: int(number(n)), Span: oneRMASpan(quick, time.Millisecond)}, "", n, (*outcome).soloGoodput)...)
 	}
 	return f
 }
@@ -104,8 +109,8 @@ func oneRMAMixed(quick bool) figure {
 	l := OneRMA{Kind: SoloMixed, Hosts: pick(quick, 5, 10), First: 15, Span: oneRMASpan(quick, time.Millisecond)}
 	for _, load := range few([]string{"10", "30", at50, "60", "70", "80"}, quick) {
 		l.Load = number(load) / 100
-		f.add(onBoth(l, load, "4 KB, median", "4 KB, 99th percentile")...)
-		f.add(both(l, "200 KB, median", load, func(o *outcome) float64 { return o.solo.LargeMedian })...)
+		f.add(simWays.times(l, load, "4 KB, median", "4 KB, 99th percentile")...)
+		f.add(simWays.values(l, "200 KB, median", load, func(o *outcome) float64 { return o.solo.LargeMedian })...)
 	}
 	l.Load = number(at50) / 100
 	for _, s := range []namedValue{{panelMedian, (*outcome).soloMedian}, {panelP99, (*outcome).soloP99}} {

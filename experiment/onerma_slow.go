@@ -58,8 +58,8 @@ func oneRMASlowRandom(quick bool) figure {
 	}
 	for _, load := range []string{"10", "50", "70", "80"} {
 		l := OneRMA{Kind: SoloRandom, Hosts: slowHosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond/2)}
-		f.add(onBoth(l, load, panelMedian, panelP99)...)
-		f.add(both(l, "goodput, % of the line rate", load, (*outcome).soloGoodput)...)
+		f.add(bothWays.times(l, load, panelMedian, panelP99)...)
+		f.add(bothWays.values(l, "goodput, % of the line rate", load, (*outcome).soloGoodput)...)
 		f.add(
 			ours("tried again, %", seriesSolo, load, l, (*outcome).soloRetried),
 			ours("hosts", "compute hosts", load, l, func(o *outcome) float64 { return float64(o.solo.Rack.Hosts) }),

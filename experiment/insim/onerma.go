@@ -333,23 +333,26 @@ func onSolo(more int, measure func(*soloRack, *experiment.OneRMA, *experiment.On
 // onRoce does what onSolo does, with a roceRack.
 func onRoce(more int, measure func(*roceRack, *experiment.OneRMA, *experiment.OneRMAResult) error) soloLoad {
 	return func(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
-		r, err := newRoceRack(ctx, l.Hosts+more)
+		r, err := newRoceRack(ctx, l.Hosts+more, l.Way == experiment.WayPFC)
 		if err != nil {
 			return err
 		}
 		defer r.Close()
-		return measure(r, l, out)
+		if err = measure(r, l, out); err == nil && r.Queues() != nil {
+			out.Pauses = float64(pausesOf(r.Rack))
+		}
+		return err
 	}
 }
 
 // OneRMA runs a load of 1RMA NICs, or of RoCEv2 NICs on the same links.
 func (p *Sim) OneRMA(ctx context.Context, l experiment.OneRMA) (out experiment.OneRMAResult, err error) {
 	list := soloLoads
-	if l.Way == experiment.WayRoCE {
+	if l.Way == experiment.WayRoCE || l.Way == experiment.WayPFC {
 		list = roceLoads
 	}
 	measure := list[l.Kind]
-	if measure == nil {
+	if measure == nil || l.Way == experiment.WayPFC && (l.Kind == experiment.SoloRekey || l.Kind == experiment.SoloClasses) {
 		return out, fmt.Errorf("1RMA: load %q by %q is not known", l.Kind, l.Way)
 	}
 	err = measure(ctx, &l, &out)

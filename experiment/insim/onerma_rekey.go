@@ -287,7 +287,7 @@ const reconnectService = "region"
 
 func roceRekey(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	return rekeyed(l, out, func(keys int) (*rekeyLog, error) {
-		rack, err := newRoceRack(ctx, 2)
+		rack, err := newRoceRack(ctx, 2, false)
 		if err != nil {
 			return nil, err
 		}

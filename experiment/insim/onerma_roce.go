@@ -9,12 +9,13 @@ import (
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // roceRack has hosts with RoCEv2 NICs, on links like those of soloRack. The NICs take no time, like
-// the 1RMA NICs of soloRack. No frame is lost, as if the links had flow control.
+// the 1RMA NICs of soloRack. No frame is lost: the switch has room for all frames, or pauses hosts.
 type roceRack struct {
 	*simrack.Rack
 	hosts []*roceHost
@@ -52,12 +53,21 @@ type roceOp struct {
 const (
 	roceQueue       = 128     // work requests that fit into the send queue of a connection
 	roceCompletions = 1 << 13 // entries of a host's completion queue
+	// roceXOFF is how many bytes of a host's frames wait in the switch when it pauses the host (WayPFC).
+	roceXOFF = 100 << 10
 )
 
-func newRoceRack(ctx context.Context, n int) (*roceRack, error) {
+// newRoceRack makes a rack with n hosts. If pfc is true, the ports of the switch have queues that pause the hosts.
+func newRoceRack(ctx context.Context, n int, pfc bool) (*roceRack, error) {
 	r := &roceRack{rand: rand.New(rand.NewPCG(1, 15))}
+	file, tos := "name: roce\n", 0
+	if pfc {
+		file += fmt.Sprintf("switch:\n  ports: {rate: %s, buffer: 64MiB, reaction: 0s}\n  dscp: {%d: %[2]d}\n  queues:\n    %[2]d: {lossless: true, xoff: %d}\n",
+			congestion.RateText(soloRate), scenePriority, roceXOFF)
+		tos = scenePriority << 2
+	}
 	var err error
-	r.Rack, err = newRack(ctx, fmt.Sprintf("name: roce\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n", n-1), simrack.Options{
+	r.Rack, err = newRack(ctx, file+fmt.Sprintf("hosts:\n  - {name: \"cn[0-%d]\", role: compute, tos: %d}\n", n-1, tos), simrack.Options{
 		Cost: &cost.Model{Link: cost.Link{Rate: soloRate, Delay: soloDelay}}, Datagrams: true, MaxEvents: soloEvents,
 	})
 	if err != nil {

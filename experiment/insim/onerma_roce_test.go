@@ -47,6 +47,30 @@ func TestSameLinks(t *testing.T) {
 	}
 }
 
+// With PFC the switch pauses hosts when their frames wait; a light load does not differ from that without. Pauses
+// begin with the load, and no frame is lost: a lost one would take an ACK timeout of 67 ms.
+func TestLinksWithPFC(t *testing.T) {
+	pfc := func(l experiment.OneRMA) (with, without experiment.OneRMAResult) {
+		t.Helper()
+		l.Way = experiment.WayPFC
+		with = solo(t, l)
+		l.Way = experiment.WayRoCE
+		return with, solo(t, l)
+	}
+	with, without := pfc(experiment.OneRMA{Kind: experiment.SoloGets, Hosts: 7, First: 15, Load: 0.5, Span: 100 * time.Microsecond})
+	if with.Median < 0.95*without.Median || with.Median > 1.05*without.Median || with.Goodput < 0.95*without.Goodput || with.Pauses != 0 {
+		t.Errorf("GETs at half of the line rate: %+v, without PFC %+v", with, without)
+	}
+	with, without = pfc(experiment.OneRMA{Kind: experiment.SoloMixed, Hosts: 8, First: 15, Load: 0.8, Span: time.Millisecond})
+	if with.Pauses == 0 || without.Pauses != 0 || with.P99 < without.P99 || with.P99 > 1000 || with.Goodput < 0.5*without.Goodput {
+		t.Errorf("mixed sizes at 80 %% of the line rate: %+v, without PFC %+v", with, without)
+	}
+	t.Logf("mixed sizes: %+v, without PFC %+v", with, without)
+	if _, err := new(Sim).OneRMA(t.Context(), experiment.OneRMA{Kind: experiment.SoloRekey, Way: experiment.WayPFC}); err == nil {
+		t.Error("a load without PFC is measured as one with PFC")
+	}
+}
+
 // The shapes of figures 11 a, 12 and 13: WRITEs saturate before READs; a small READ waits for a whole
 // transfer on its connection, and with 1RMA it does not.
 func TestShapesBesideRoCE(t *testing.T) {

@@ -112,7 +112,7 @@ func (p *Sim) Scene(ctx context.Context, s experiment.Scene) (out experiment.Sce
 	defer r.Close()
 	run0.rack = r
 	r.At(run0.half, func() {
-		run0.before = run0.paused()
+		run0.before = pausesOf(run0.rack)
 		run0.sample()
 	})
 	if s.Loss > 0 {
@@ -282,16 +282,16 @@ func (r *sceneRun) sample() {
 	}
 }
 
-// paused returns how many pause frames the switches have sent.
-func (r *sceneRun) paused() (n uint64) {
-	r.ports(func(st *portqueue.Status) { n += st.TxPause })
+// pausesOf returns how many pause frames the switches have sent.
+func pausesOf(r *simrack.Rack) (n uint64) {
+	eachPort(r, func(st *portqueue.Status) { n += st.TxPause })
 	return n
 }
 
-// ports calls f for the data's queue of each port of each switch.
-func (r *sceneRun) ports(f func(*portqueue.Status)) {
-	now := r.rack.Now()
-	for _, q := range r.rack.FabricQueues() {
+// eachPort calls f for the data's queue of each port of each switch.
+func eachPort(r *simrack.Rack, f func(*portqueue.Status)) {
+	now := r.Now()
+	for _, q := range r.FabricQueues() {
 		for i := range q.Ports() {
 			st := q.Port(now, i)[scenePriority]
 			f(&st)
@@ -324,7 +324,7 @@ func (r *sceneRun) result() (out experiment.SceneResult) {
 	if m := max(parts[0], parts[1]); m > 0 && !r.scene.Restless {
 		out.Unsteady = (m - min(parts[0], parts[1])) / m
 	}
-	r.ports(func(st *portqueue.Status) {
+	eachPort(r.rack, func(st *portqueue.Status) {
 		out.Dropped += st.Dropped
 		out.Peak = max(out.Peak, st.Peak)
 	})
@@ -334,7 +334,7 @@ func (r *sceneRun) result() (out experiment.SceneResult) {
 	if slices.Sort(r.queue); len(r.queue) > 0 {
 		out.Queue = r.queue[len(r.queue)*9/10]
 	}
-	out.Pauses = r.paused()
+	out.Pauses = pausesOf(r.rack)
 	shared := r.rack.Counters("hardened")
 	out.Told, out.Passed = shared["cnps_received"], shared["cnps"]
 	if len(r.times) == 0 {
