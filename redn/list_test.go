@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/redn"
-	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -163,11 +162,11 @@ func newWalking(t *testing.T, n int, brk bool) *walking {
 	k.w.Start(k.masterQueue)
 	k.post()
 	k.start(k.queues()...)
-	engine.TraceRings(k.NIC, func(_ wire.QPN, ev *sendring.Event) {
+	k.NIC.Hooks().Executed = func(_ wire.QPN, ev *sendring.Event) {
 		if e := ev.Entry; e.Op != sendring.NOP || !filler(e) {
 			k.executed++
 		}
-	})
+	}
 	return k
 }
 

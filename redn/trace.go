@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -57,12 +56,12 @@ func (m *Machine) Observe(f func(*Step)) error {
 			posted[q.QPN][r.index] = r.entry.AppendTo(nil)
 		}
 	}
-	engine.TraceRings(m.NIC, func(n wire.QPN, ev *sendring.Event) {
+	m.NIC.Hooks().Executed = func(n wire.QPN, ev *sendring.Event) {
 		s := &Step{Time: time.Duration(m.Now), Queue: queues[n], Index: ev.Index, Err: ev.Err, Bytes: bytes.Clone(ev.Bytes)}
 		s.Entry, s.Changes = *ev.Entry, differences(posted[n][ev.Index], s.Bytes)
 		f(s)
-	})
-	defer engine.TraceRings(m.NIC, nil)
+	}
+	defer func() { m.NIC.Hooks().Executed = nil }()
 	return m.Run()
 }
 

@@ -89,8 +89,8 @@ func badLink(t *testing.T, seed uint64) (retries uint64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if live, ended := g.Conns(); live+ended != 0 || len(h.Engine().QPs()) != 0 {
-			t.Errorf("%s: %d connections, %d in time-wait, %d queue pairs are left", h.Spec.Name, live, ended, len(h.Engine().QPs()))
+		if live, ended := g.Conns(); live+ended != 0 || len(h.Engine().Listing().QPAttrs()) != 0 {
+			t.Errorf("%s: %d connections, %d in time-wait, %d queue pairs are left", h.Spec.Name, live, ended, len(h.Engine().Listing().QPAttrs()))
 		}
 		retries += g.Stats().Retries
 	}

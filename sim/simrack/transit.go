@@ -7,7 +7,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -143,7 +142,7 @@ func (t *transits) learn(f *wire.Frame) {
 		if h.Addr() != id.server {
 			continue
 		}
-		if qpn, ok := engine.PeerOf(h.eng, id.qpn); ok {
+		if qpn, ok := h.eng.Listing().PeerOf(id.qpn); ok {
 			t.ends[end{connID{id.server, qpn}, f.SrcAddr().Unmap()}] = id
 		}
 	}

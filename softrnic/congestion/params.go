@@ -306,6 +306,19 @@ func (p *Params) Validate() error {
 	return nil
 }
 
+// Change changes parameters. Its errors are those of change and of Validate; then nothing has changed.
+func (p *Params) Change(change func(p *Params) error) error {
+	next := *p
+	err := change(&next)
+	if err == nil {
+		err = next.Validate()
+	}
+	if err == nil {
+		*p = next
+	}
+	return err
+}
+
 // String returns the algorithm, the profile and the parameters that differ from the profile; "off" for
 // nil.
 func (p *Params) String() string {

@@ -98,13 +98,10 @@ type CongestionInfo struct {
 	Owner *Owner
 }
 
-// CongestionOf returns the parameters of congestion control, and its state for each queue pair that
-// can send, in ascending order of their numbers. ok is false if congestion control is off.
-func CongestionOf(e *Engine, now clock.Time) (p congestion.Params, list []CongestionInfo, ok bool) {
-	if e.cfg.Congestion == nil {
-		return p, nil, false
-	}
-	for _, q := range e.qps {
+// Congestion returns the state of congestion control for each queue pair that can send, in ascending
+// order of their numbers; none if congestion control is off.
+func (l Listing) Congestion(now clock.Time) (list []CongestionInfo) {
+	for _, q := range l.t.qps {
 		if q.flow == nil || !q.receives() {
 			continue
 		}
@@ -116,22 +113,5 @@ func CongestionOf(e *Engine, now clock.Time) (p congestion.Params, list []Conges
 		list = append(list, i)
 	}
 	slices.SortFunc(list, func(a, b CongestionInfo) int { return cmp.Compare(a.QPN, b.QPN) })
-	return e.cfg.Congestion.Params, list, true
-}
-
-// ChangeCongestion changes parameters of congestion control for all queue pairs at once. Its errors
-// are those of change and of congestion.Params.Validate; then nothing has changed.
-func ChangeCongestion(e *Engine, change func(p *congestion.Params) error) error {
-	if e.cfg.Congestion == nil {
-		return verbs.Errorf("change congestion control", verbs.ErrState, "congestion control of this NIC is off; the rack file turns it on")
-	}
-	p := e.cfg.Congestion.Params
-	err := change(&p)
-	if err == nil {
-		err = p.Validate()
-	}
-	if err == nil {
-		e.cfg.Congestion.Params = p
-	}
-	return err
+	return list
 }

@@ -77,7 +77,7 @@ func TestCNPBytes(t *testing.T) {
 	if c.RxMarked != 1 || c.TxCnp != 1 || a.RxCnp != 1 || a.RxCnpIgnored != 0 {
 		t.Errorf("marked %d, CNPs sent %d, handled %d, ignored %d", c.RxMarked, c.TxCnp, a.RxCnp, a.RxCnpIgnored)
 	}
-	if _, list, ok := CongestionOf(p.a.e, 0); !ok || len(list) != 1 || list[0].Rate != 20_000_000_000 || list[0].CNPs != 1 || list[0].Peer != p.b.qp.Num() {
+	if list := p.a.e.Listing().Congestion(0); len(list) != 1 || list[0].Rate != 20_000_000_000 || list[0].CNPs != 1 || list[0].Peer != p.b.qp.Num() {
 		t.Errorf("listing %+v", list)
 	}
 }
@@ -127,7 +127,7 @@ func TestForgedCNPs(t *testing.T) {
 		if c := p.a.e.counters; c.RxCnpIgnored != 1 || c.RxCnp != 0 || len(p.a.out.Frames) != 0 {
 			t.Errorf("%s: %+v, %d frames", name, c, len(p.a.out.Frames))
 		}
-		if _, list, _ := CongestionOf(p.a.e, 0); list[0].Rate != 1_000_000_000 {
+		if list := p.a.e.Listing().Congestion(0); list[0].Rate != 1_000_000_000 {
 			t.Errorf("%s: the rate is %d", name, list[0].Rate)
 		}
 	}
@@ -159,7 +159,7 @@ func TestWithoutCongestionControl(t *testing.T) {
 	if c := p.b.e.counters; c.RxMarked != 1 || c.TxCnp != 0 || len(p.b.out.Frames) != 1 {
 		t.Errorf("%d marked, %d CNPs, %d answers", c.RxMarked, c.TxCnp, len(p.b.out.Frames))
 	}
-	if _, _, ok := CongestionOf(p.a.e, 0); ok {
+	if list := p.a.e.Listing().Congestion(0); len(list) > 0 {
 		t.Error("a listing of what is off")
 	}
 }
@@ -208,10 +208,10 @@ func TestCNPSlows(t *testing.T) {
 	if ratio := float64(second) / float64(first); ratio < 1.95 || ratio > 2.1 {
 		t.Errorf("%v before the CNP, %v behind it", first, second)
 	}
-	if err := ChangeCongestion(p.a.e, func(c *congestion.Params) error { c.MinRate = 0; return nil }); err == nil {
+	if err := p.a.e.Config().Congestion.Change(func(c *congestion.Params) error { c.MinRate = 0; return nil }); err == nil {
 		t.Error("a wrong parameter was accepted")
 	}
-	if err := ChangeCongestion(p.a.e, func(c *congestion.Params) error { c.MaxRate = 25_000_000; return nil }); err != nil {
+	if err := p.a.e.Config().Congestion.Change(func(c *congestion.Params) error { c.MaxRate = 25_000_000; return nil }); err != nil {
 		t.Error(err)
 	}
 	if third := transfer(t, p, verbs.OpWrite, n); float64(third) < 1.9*float64(second) {
@@ -307,7 +307,7 @@ func TestFloodOfCNPs(t *testing.T) {
 	if c.RxCnp+c.RxCnpIgnored < uint64(n) || c.RxCnp == 0 || len(p.a.out.Frames) != 0 || p.a.e.Objects() != before {
 		t.Errorf("handled %d, ignored %d of %d; %d frames; %+v", c.RxCnp, c.RxCnpIgnored, n, len(p.a.out.Frames), p.a.e.Objects())
 	}
-	if _, list, _ := CongestionOf(p.a.e, now); list[0].Rate != 40_000_000 {
+	if list := p.a.e.Listing().Congestion(now); list[0].Rate != 40_000_000 {
 		t.Errorf("the rate is %d, want rp_min_rate", list[0].Rate)
 	}
 }
@@ -347,7 +347,7 @@ func FuzzCongestion(f *testing.F) {
 				p.exchange(p.a, p.b)
 				p.exchange(p.b, p.a)
 			}
-			_, list, _ := CongestionOf(p.a.e, p.now)
+			list := p.a.e.Listing().Congestion(p.now)
 			if s := list[0]; s.Rate > 1_000_000_000 || s.Rate < 1_000_000 || s.Target < s.Rate || s.Alpha > 1 {
 				t.Fatalf("state %+v", s)
 			}
@@ -398,10 +398,10 @@ func TestLateOwner(t *testing.T) {
 func TestFixedRateChanges(t *testing.T) {
 	p := newPair(t, controlled(1_000_000_000, func(p *congestion.Params) { p.Algorithm = congestion.AlgorithmFixed }))
 	for _, rate := range []int64{1_000_000_000, 2_000_000, 3_000_000_000} {
-		if err := ChangeCongestion(p.a.e, func(c *congestion.Params) error { c.MaxRate, c.MinRate = rate, 1_000_000; return nil }); err != nil {
+		if err := p.a.e.Config().Congestion.Change(func(c *congestion.Params) error { c.MaxRate, c.MinRate = rate, 1_000_000; return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if _, list, ok := CongestionOf(p.a.e, 0); !ok || len(list) != 1 || list[0].Rate != rate || list[0].Target != rate {
+		if list := p.a.e.Listing().Congestion(0); len(list) != 1 || list[0].Rate != rate || list[0].Target != rate {
 			t.Errorf("at %d: %+v", rate, list)
 		}
 	}
@@ -433,7 +433,7 @@ func TestFloodOfForgedNotifications(t *testing.T) {
 	if c := p.a.e.counters; c.RxCnp != 0 || c.RxCnpIgnored != frames/2 || len(p.a.out.Frames) != 0 {
 		t.Errorf("%d CNPs handled, %d ignored, %d frames sent", c.RxCnp, c.RxCnpIgnored, len(p.a.out.Frames))
 	}
-	if _, list, _ := CongestionOf(p.a.e, 0); len(list) != 1 || list[0].Rate != 1_000_000_000 || list[0].CNPs != 0 {
+	if list := p.a.e.Listing().Congestion(0); len(list) != 1 || list[0].Rate != 1_000_000_000 || list[0].CNPs != 0 {
 		t.Errorf("%+v", list)
 	}
 	if n := p.a.e.Deadline(); n != clock.Never {

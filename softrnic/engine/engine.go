@@ -26,7 +26,7 @@ type Engine struct {
 	moderated  moderated
 	rings      rings
 	former     former
-	ends       ends
+	hooks      Hooks
 	verbFaults verbFaults
 	notifier   notifier
 
@@ -64,7 +64,7 @@ func (e *Engine) Up() {
 		table = mem.NewDistinct
 	}
 	e.open(&transport.Env{Mem: table(rand.New(rand.NewPCG(r.Uint64(), r.Uint64())), e.cfg.Limits.MRs), Counters: &e.counters})
-	e.groups = newGroups(&e.port, &e.counters)
+	e.groups.open(&e.port, &e.counters)
 }
 
 // Down is a crash of the NIC at time now: all objects become invalid, and frames are ignored until Up. Work
@@ -82,7 +82,7 @@ func (e *Engine) Down(now clock.Time) {
 	e.gsi.down()
 	e.gsi = nil
 	e.sched.agenda, e.moderated = agenda[QP]{}, moderated{}
-	e.rings.close()
+	e.rings = rings{}
 	e.tx.loop.Reset()
 	e.tx.late = nil
 	e.tx.trimAt = clock.Never

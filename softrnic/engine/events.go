@@ -1,14 +1,19 @@
 package engine
 
-import "github.com/rdmalab/rdmalab/softrnic/verbs"
+import (
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
 
 // events is the bounded queue of asynchronous events. When it is full, new events are lost and the
 // oldest are kept, because these show how a problem began.
 type events struct {
 	ring     []verbs.AsyncEvent
 	limit    int
-	sink     func(verbs.AsyncEvent) (taken bool) // called for each event; nil means none
-	activity uint64                              // see Engine.Activity
+	activity uint64 // see Engine.Activity
 }
 
 // NextAsyncEvent removes and returns the oldest asynchronous event. It returns false if there is
@@ -29,18 +34,41 @@ func (q *events) Activity() uint64 { return q.activity }
 // Notify changes Activity, so that the shell checks again which applications it must wake.
 func (q *events) Notify() { q.activity++ }
 
-// raise passes an asynchronous event to the sink, or queues it for NextAsyncEvent.
+// raise passes an asynchronous event to Hooks.Event, or queues it for NextAsyncEvent.
 func (e *Engine) raise(ev verbs.AsyncEvent) {
 	e.counters.AsyncEvents++
 	e.activity++
 	switch q := &e.events; {
-	case q.sink != nil && q.sink(ev):
+	case e.hooks.Event != nil && e.hooks.Event(ev):
 	case len(q.ring) < q.limit:
 		q.ring = append(q.ring, ev)
 	}
 }
 
-// SetEventSink makes the engine call f for each asynchronous event when it is raised. If f returns
-// true, the event is not queued for NextAsyncEvent. The engine calls f in the middle of a step: f
-// must not call the engine. SetEventSink(nil) removes f.
-func (q *events) SetEventSink(f func(verbs.AsyncEvent) (taken bool)) { q.sink = f }
+// Hooks are what the owner of an engine adds to it; each may be nil. The engine calls the functions in
+// the middle of a step: they must not call the engine, nor keep a Note or an Event after they return.
+type Hooks struct {
+	// Event is called for each asynchronous event when it is raised. If it returns true, the event is
+	// not queued for NextAsyncEvent.
+	Event func(verbs.AsyncEvent) (taken bool)
+	// Failed is called once for each queue pair whose work request fails, which refuses a request of its
+	// peer, or which goes to ERROR.
+	Failed func(wire.QPN, *Owner, *reason.Note)
+	// Executed is called for each entry of a ring that is executed or refused.
+	Executed func(wire.QPN, *sendring.Event)
+	// Faults are the rules that the NIC carries out at the verbs boundary. Once set, they stay, so that
+	// completions that are held back keep their order.
+	Faults *fault.Verbs
+}
+
+// Hooks returns the hooks, for the caller to set while it has exclusive use of the engine.
+func (e *Engine) Hooks() *Hooks { return &e.hooks }
+
+// failed tells of qp, which has failed since the last call.
+func (h *Hooks) failed(qp *QP) {
+	qp.ended = true
+	if h.Failed != nil {
+		end, _ := qp.q.Notes().End()
+		h.Failed(qp.Num(), qp.owner, &end)
+	}
+}

@@ -50,8 +50,9 @@ type groups struct {
 	counters       *metrics.NIC
 }
 
-func newGroups(p *port, c *metrics.NIC) groups {
-	return groups{byGID: make(map[verbs.GID]*group), due: clock.Never, port: p, counters: c}
+// open starts with no group.
+func (t *groups) open(p *port, c *metrics.NIC) {
+	*t = groups{byGID: make(map[verbs.GID]*group), due: clock.Never, port: p, counters: c}
 }
 
 // group is a multicast group with at least one queue pair.

@@ -76,25 +76,6 @@ type CMInfo struct {
 // went wrong, and as many others.
 const MaxFormer = 64
 
-// ends tells the shell of queue pairs that have failed.
-type ends struct {
-	tell func(wire.QPN, *Owner, *reason.Note)
-}
-
-// WatchEnds makes the engine call f once for each queue pair whose work request fails, which refuses a
-// request of its peer, or which goes to ERROR. The engine calls f in the middle of a step: f must not
-// call the engine, nor keep the Note after it returns. nil removes f.
-func WatchEnds(e *Engine, f func(wire.QPN, *Owner, *reason.Note)) { e.ends.tell = f }
-
-// told calls the function of WatchEnds. qp has failed since the last call.
-func (x *ends) told(qp *QP) {
-	qp.ended = true
-	if x.tell != nil {
-		end, _ := qp.q.Notes().End()
-		x.tell(qp.Num(), qp.owner, &end)
-	}
-}
-
 // former remembers queue pairs that have gone, oldest first, so that a program's error can be
 // explained when the program has ended.
 type former struct {
@@ -139,85 +120,125 @@ func (f *former) retire(q *QP) {
 	}
 }
 
-// QPPage is how many queue pairs a caller asks QPsOf for at most: the NIC stands still meanwhile.
+// Listing lists the objects of a NIC. It belongs to the time at which the caller has exclusive use of the engine.
+type Listing struct {
+	t      *tables
+	former *former
+	gsi    *GSI // nil: no connection manager
+}
+
+// Listing returns the lists of the NIC's objects.
+func (e *Engine) Listing() Listing { return Listing{&e.tables, &e.former, e.gsi} }
+
+// QPPage is how many queue pairs a caller asks Listing.QPs for at most: the NIC stands still meanwhile.
 const QPPage = 128
 
 // QPNumbers returns the numbers of the queue pairs, in no order.
-func QPNumbers(e *Engine) []wire.QPN {
-	return slices.AppendSeq(make([]wire.QPN, 0, len(e.qps)), maps.Keys(e.qps))
+func (l Listing) QPNumbers() []wire.QPN {
+	return slices.AppendSeq(make([]wire.QPN, 0, len(l.t.qps)), maps.Keys(l.t.qps))
 }
 
-// QPsOf returns the queue pairs with these numbers, without those that do not exist.
-func QPsOf(e *Engine, numbers []wire.QPN) (out []QPInfo) {
+// QPs returns the queue pairs with these numbers, without those that do not exist.
+func (l Listing) QPs(numbers []wire.QPN) (out []QPInfo) {
 	for _, n := range numbers {
-		if q := e.qps[n]; q != nil {
+		if q := l.t.qps[n]; q != nil {
 			out = append(out, q.info())
 		}
 	}
 	return out
 }
 
+// QPAttrs returns the attributes of all queue pairs in the order of their creation.
+func (l Listing) QPAttrs() []verbs.QPAttr {
+	out := make([]verbs.QPAttr, 0, len(l.t.order))
+	for _, qp := range l.t.order {
+		out = append(out, qp.q.Query())
+	}
+	return out
+}
+
+// RingQPNs returns the queue pairs that execute entries of a ring, in the order of their creation.
+func (l Listing) RingQPNs() (out []wire.QPN) {
+	for _, qp := range l.t.order {
+		if qp.ring != nil {
+			out = append(out, qp.Num())
+		}
+	}
+	return out
+}
+
+// PeerOf returns the number of the queue pair to which queue pair n is connected. It returns false if
+// n does not exist or is not connected.
+func (l Listing) PeerOf(n wire.QPN) (wire.QPN, bool) {
+	qp := l.t.qps[n]
+	if qp == nil || !qp.connected() {
+		return 0, false
+	}
+	peer := qp.q.Query().RTR.DestQPN
+	return peer, peer != 0
+}
+
 // FormerQPs returns the queue pairs that the NIC remembers after they have gone: first those without
 // an error, each list oldest first.
-func FormerQPs(e *Engine) []QPInfo { return slices.Concat(e.former.other, e.former.wrong) }
+func (l Listing) FormerQPs() []QPInfo { return slices.Concat(l.former.other, l.former.wrong) }
 
-// MRsOf returns the regions and windows, in ascending order of their numbers.
-func MRsOf(e *Engine) []MRInfo {
-	out := make([]MRInfo, 0, len(e.mrs)+len(e.mws))
-	for m := range e.mrs {
+// MRs returns the regions and windows, in ascending order of their numbers.
+func (l Listing) MRs() []MRInfo {
+	out := make([]MRInfo, 0, len(l.t.mrs)+len(l.t.mws))
+	for m := range l.t.mrs {
 		out = append(out, MRInfo{m.region.Entry(), m.owner})
 	}
-	for w := range e.mws {
+	for w := range l.t.mws {
 		out = append(out, MRInfo{w.w.Entry(), w.owner})
 	}
 	slices.SortFunc(out, func(a, b MRInfo) int { return cmp.Compare(a.Number, b.Number) })
 	return out
 }
 
-// CQsOf returns the completion queues, in ascending order of their numbers.
-func CQsOf(e *Engine) []CQInfo {
-	out := make([]CQInfo, 0, len(e.cqs))
-	for n, c := range e.cqs {
+// CQs returns the completion queues, in ascending order of their numbers.
+func (l Listing) CQs() []CQInfo {
+	out := make([]CQInfo, 0, len(l.t.cqs))
+	for n, c := range l.t.cqs {
 		out = append(out, CQInfo{Number: n, Owner: c.owner, Depth: c.q.Cap(), Queued: c.q.Len(), QPs: c.refs, Overrun: c.failed})
 	}
 	slices.SortFunc(out, func(a, b CQInfo) int { return cmp.Compare(a.Number, b.Number) })
 	return out
 }
 
-// ListPDs returns the protection domains, in ascending order of their numbers.
-func (t *tables) ListPDs() []PDInfo {
-	out := make([]PDInfo, 0, len(t.pds))
-	for n, p := range t.pds {
+// PDs returns the protection domains, in ascending order of their numbers.
+func (l Listing) PDs() []PDInfo {
+	out := make([]PDInfo, 0, len(l.t.pds))
+	for n, p := range l.t.pds {
 		out = append(out, PDInfo{Number: uint32(n), Owner: p.owner, Uses: p.qps + p.srqs + p.ahs})
 	}
 	slices.SortFunc(out, func(a, b PDInfo) int { return cmp.Compare(a.Number, b.Number) })
 	return out
 }
 
-// ListSRQs returns the shared receive queues, in ascending order of their numbers.
-func (t *tables) ListSRQs() []SRQInfo {
-	out := make([]SRQInfo, 0, len(t.srqs))
-	for n, s := range t.srqs {
+// SRQs returns the shared receive queues, in ascending order of their numbers.
+func (l Listing) SRQs() []SRQInfo {
+	out := make([]SRQInfo, 0, len(l.t.srqs))
+	for n, s := range l.t.srqs {
 		out = append(out, SRQInfo{Number: n, PD: uint32(s.pd.num), XRC: s.xrcd != nil, Owner: s.owner})
 	}
 	slices.SortFunc(out, func(a, b SRQInfo) int { return cmp.Compare(a.Number, b.Number) })
 	return out
 }
 
-// CMsOf returns the connections of the connection manager, and the services for which applications
+// CMs returns the connections of the connection manager, and the services for which applications
 // listen.
-func CMsOf(e *Engine) (conns []CMInfo, services []mad.ServiceID) {
-	if e.gsi == nil {
+func (l Listing) CMs() (conns []CMInfo, services []mad.ServiceID) {
+	if l.gsi == nil {
 		return nil, nil
 	}
-	for _, x := range e.gsi.m.Entries() {
+	for _, x := range l.gsi.m.Entries() {
 		i := CMInfo{Entry: x}
-		if c := e.gsi.conns[x.ID]; c != nil {
+		if c := l.gsi.conns[x.ID]; c != nil {
 			i.End, i.Reject = c.End, c.Reject
 		}
 		conns = append(conns, i)
 	}
-	return conns, e.gsi.m.Services()
+	return conns, l.gsi.m.Services()
 }
 
 // SetOwner says to which process the queue pair belongs.

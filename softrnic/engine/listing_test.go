@@ -41,12 +41,12 @@ func TestReasonsOfEnds(t *testing.T) {
 		o := &Owner{PID: 3, Name: "x"}
 		p.a.qp.SetOwner(o)
 		var told []reason.Code
-		WatchEnds(p.a.e, func(n wire.QPN, by *Owner, end *reason.Note) {
+		p.a.e.Hooks().Failed = func(n wire.QPN, by *Owner, end *reason.Note) {
 			if n != p.a.qp.Num() || by != o {
 				t.Errorf("%s: of queue pair %#x, %v", name, uint32(n), by)
 			}
 			told = append(told, end.Code)
-		})
+		}
 		recvInto(t, p.a, 0, 8)
 		c.fail(t, p)
 		if wc := p.a.poll(t); len(wc) != 1 || wc[0].VendorErr != uint32(c.want) {
@@ -65,7 +65,7 @@ func TestReasonsOfEnds(t *testing.T) {
 		if err := p.a.qp.Destroy(); err != nil {
 			t.Fatal(err)
 		}
-		gone := FormerQPs(p.a.e)
+		gone := p.a.e.Listing().FormerQPs()
 		if len(gone) != 1 || !gone[0].Gone || gone[0].End.Code != c.want || gone[0].RTR.DestQPN != p.b.qp.Num() {
 			t.Errorf("%s: gone: %+v", name, gone)
 		}
@@ -98,13 +98,13 @@ func TestFormerQPs(t *testing.T) {
 	for range MaxFormer + 5 {
 		last = end(false)
 	}
-	list := FormerQPs(p.a.e)
+	list := p.a.e.Listing().FormerQPs()
 	if len(list) != MaxFormer+1 || list[MaxFormer-1].QPN != last || list[MaxFormer].QPN != wrong {
 		t.Errorf("%d remembered, the last %#x, %#x", len(list), uint32(list[MaxFormer-1].QPN), uint32(list[len(list)-1].QPN))
 	}
 	const crash = clock.Time(time.Hour)
 	p.a.e.Down(crash)
-	list = FormerQPs(p.a.e)
+	list = p.a.e.Listing().FormerQPs()
 	if got := list[len(list)-1]; got.QPN != p.a.qp.Num() || got.End == nil || got.End.Code != reason.NICDown || got.End.At != crash {
 		t.Errorf("after the crash: %+v", got)
 	}
@@ -116,14 +116,14 @@ func TestNumbersOfQPs(t *testing.T) {
 	for range 2 * QPPage {
 		newQP(t, p.a)
 	}
-	numbers := QPNumbers(p.a.e)
+	numbers := p.a.e.Listing().QPNumbers()
 	slices.Sort(numbers)
 	if len(numbers) != 2*QPPage+1 || len(slices.Compact(numbers)) != 2*QPPage+1 {
 		t.Errorf("%d queue pairs", len(numbers))
 	}
-	if got := QPsOf(p.a.e, []wire.QPN{numbers[3], numbers[len(numbers)-1] + 1, numbers[1]}); len(got) != 2 || got[0].QPN != numbers[3] || got[1].QPN != numbers[1] {
+	if got := p.a.e.Listing().QPs([]wire.QPN{numbers[3], numbers[len(numbers)-1] + 1, numbers[1]}); len(got) != 2 || got[0].QPN != numbers[3] || got[1].QPN != numbers[1] {
 		t.Errorf("asked for two and for one that does not exist: %+v", got)
 	}
 }
 
-func listed(e *Engine) []QPInfo { return QPsOf(e, QPNumbers(e)) }
+func listed(e *Engine) []QPInfo { return e.Listing().QPs(e.Listing().QPNumbers()) }

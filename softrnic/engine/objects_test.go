@@ -228,7 +228,7 @@ func TestDownForgetsEverything(t *testing.T) {
 	p := newPair(t, nil)
 	e := p.b.e
 	e.Down(0)
-	if e.IsUp() || e.Deadline() != clock.Never || len(e.QPs()) != 0 || e.Mem() != nil {
+	if e.IsUp() || e.Deadline() != clock.Never || len(e.Listing().QPAttrs()) != 0 || e.Mem() != nil {
 		t.Error("something is left")
 	}
 	p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{p.a.sge(0, 8)}, RemoteAddr: p.b.base, RKey: p.b.key})

@@ -32,7 +32,7 @@ type QP struct {
 	touched    bool             // whether the queue pair is in receivePath.touched
 	awaited    bool             // the connection manager waits for the first packet on this queue pair
 	attached   int              // number of multicast groups
-	ended      bool             // the shell was told that the queue pair has failed; see WatchEnds
+	ended      bool             // the shell was told that the queue pair has failed; see Hooks.Failed
 	dead       bool
 }
 
@@ -128,17 +128,6 @@ func (q *QP) live() bool {
 
 // Num returns the queue pair number. It may be called after Destroy.
 func (q *QP) Num() wire.QPN { return q.q.Num() }
-
-// PeerOf returns the number of the queue pair to which queue pair n of a NIC is connected. It
-// returns false if n does not exist or is not connected.
-func PeerOf(e *Engine, n wire.QPN) (wire.QPN, bool) {
-	qp := e.qps[n]
-	if qp == nil || !qp.connected() {
-		return 0, false
-	}
-	peer := qp.q.Query().RTR.DestQPN
-	return peer, peer != 0
-}
 
 func (q *QP) Query() (verbs.QPAttr, error) {
 	if err := alive("query QP", q.dead); err != nil {

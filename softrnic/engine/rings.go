@@ -46,11 +46,10 @@ type ringUnit struct {
 // rings has the send rings of a NIC: when each is due, and on which completion queue it waits.
 type rings struct {
 	agenda[QP]
-	count   int                             // number of rings
-	units   []ringUnit                      // processing units; none: each ring has one of its own
-	waiting map[uint32][]*QP                // rings that wait, by the number of the completion queue on which they wait
-	ready   []*QP                           // rings that the present Tick serves
-	trace   func(wire.QPN, *sendring.Event) // see TraceRings; nil means none
+	count   int              // number of rings
+	units   []ringUnit       // processing units; none: each ring has one of its own
+	waiting map[uint32][]*QP // rings that wait, by the number of the completion queue on which they wait
+	ready   []*QP            // rings that the present Tick serves
 }
 
 // UseRing makes the queue pair take its send work requests from a send ring in registered memory;
@@ -122,21 +121,6 @@ func (q *QP) RingState() (state sendring.State, next, limit uint32, ok bool) {
 	next, limit = q.ring.Position()
 	return q.ring.State(), next, limit, true
 }
-
-// RingQPNs returns the queue pairs that execute entries of a ring, in the order of their creation.
-func RingQPNs(e *Engine) (out []wire.QPN) {
-	for _, qp := range e.order {
-		if qp.ring != nil {
-			out = append(out, qp.Num())
-		}
-	}
-	return out
-}
-
-// TraceRings makes the engine call f for each entry of a ring that is executed or refused. The
-// engine calls f in the middle of a step: f must not call the engine, nor keep the Event after it
-// returns. nil removes f.
-func TraceRings(e *Engine, f func(wire.QPN, *sendring.Event)) { e.rings.trace = f }
 
 // deadline returns when the first ring is due.
 func (r *rings) deadline() clock.Time {
@@ -393,8 +377,6 @@ func (r *rings) freest() (best int) {
 	return best
 }
 
-func (r *rings) close() { *r = rings{trace: r.trace} }
-
 // ringHost gives a ring access to the NIC; it implements sendring.Host.
 type ringHost struct {
 	e   *Engine
@@ -457,12 +439,12 @@ func (h *ringHost) EnableReceives(n wire.QPN, index uint32, narrow bool) bool {
 
 func (h *ringHost) Post(wr *verbs.SendWR) error { return h.qp.q.PostSend(h.now, wr, &h.e.acts) }
 
-// Executed counts an entry if it was refused, and passes every entry to the trace function.
+// Executed counts an entry if it was refused, and passes every entry to Hooks.Executed.
 func (h *ringHost) Executed(ev *sendring.Event) {
 	if ev.Err != nil {
 		h.e.counters.RingRefused++
 	}
-	if h.e.rings.trace != nil {
-		h.e.rings.trace(h.qp.Num(), ev)
+	if f := h.e.hooks.Executed; f != nil {
+		f(h.qp.Num(), ev)
 	}
 }

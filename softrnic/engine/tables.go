@@ -136,15 +136,6 @@ func (t *tables) Objects() Objects {
 	return o
 }
 
-// QPs returns the attributes of all queue pairs in the order of their creation.
-func (t *tables) QPs() []verbs.QPAttr {
-	out := make([]verbs.QPAttr, 0, len(t.order))
-	for _, qp := range t.order {
-		out = append(out, qp.q.Query())
-	}
-	return out
-}
-
 // target returns queue pair n, into which a fault is to be injected. It fails if the NIC is down,
 // or if the queue pair does not exist or is in RESET or ERROR.
 func (t *tables) target(op string, n wire.QPN) (*QP, error) {

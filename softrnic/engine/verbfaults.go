@@ -7,7 +7,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cq"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
@@ -15,10 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// verbFaults carries out injected faults at the verbs boundary (fault.Verbs). plan is nil until the
-// first rule is installed; it then stays, so that completions that are held back keep their order.
+// verbFaults carries out injected faults at the verbs boundary (Hooks.Faults).
 type verbFaults struct {
-	plan *fault.Verbs
 	late lateCompletions
 	// failing lists the queue pairs that got a completion with an injected status in this step.
 	failing []*QP
@@ -119,14 +116,10 @@ func (l *lateCompletions) deadline() clock.Time {
 // held back before them.
 const maxLate = 1 << 16
 
-// SetVerbsFaults makes the NIC carry out the rules of a plan. The caller changes the plan only while
-// it has exclusive use of the engine.
-func SetVerbsFaults(e *Engine, plan *fault.Verbs) { e.verbFaults.plan = plan }
-
 // AllowPost asks the injected faults about n send work requests that a program posts. It returns how
 // many of them may be posted; if these are not all, the error is that of the next one, with its index.
 func (q *QP) AllowPost(now clock.Time, n int) (int, error) {
-	p := q.e.verbFaults.plan
+	p := q.e.hooks.Faults
 	if p == nil || q.dead {
 		return n, nil
 	}
@@ -143,7 +136,7 @@ func (q *QP) AllowPost(now clock.Time, n int) (int, error) {
 func (f *verbFaults) take(now clock.Time, e *Engine, d *transport.Completion) (kept bool) {
 	status, later, id := verbs.Success, time.Duration(0), ""
 	if d.WC.Status == verbs.Success {
-		status, later, id = f.plan.Completion(now, d.WC.QPN)
+		status, later, id = e.hooks.Faults.Completion(now, d.WC.QPN)
 	}
 	if qp := e.qps[d.WC.QPN]; status != verbs.Success && qp != nil {
 		d.WC.Status, d.WC.VendorErr = status, uint32(reason.InjectedStatus)
@@ -208,10 +201,11 @@ func (f *verbFaults) fail(now clock.Time, e *Engine, out *packetio.Batch) {
 
 // forget forgets a queue pair that is reset or destroyed, with its completions that are held back.
 func (f *verbFaults) forget(qp *QP) {
-	if f.plan == nil {
+	plan := qp.e.hooks.Faults
+	if plan == nil {
 		return
 	}
-	f.plan.Forget(qp.Num())
+	plan.Forget(qp.Num())
 	f.late.forget(qp.Num())
 	f.failing = slices.DeleteFunc(f.failing, func(o *QP) bool { return o == qp })
 }

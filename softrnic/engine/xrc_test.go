@@ -81,11 +81,11 @@ func TestXRC(t *testing.T) {
 	if got := drainEvents(p.b.e); len(got) != 1 || got[0] != verbs.EventSRQLimit {
 		t.Errorf("events %v", got)
 	}
-	infos := QPsOf(p.b.e, []wire.QPN{p.to.Num()})
+	infos := p.b.e.Listing().QPs([]wire.QPN{p.to.Num()})
 	if len(infos) != 1 || infos[0].Type.String() != "XRC-TGT" || infos[0].SendCQ != 0 || infos[0].PD != 0 {
 		t.Errorf("the listing has %+v", infos)
 	}
-	if l := p.b.e.ListSRQs(); len(l) != 1 || !l[0].XRC {
+	if l := p.b.e.Listing().SRQs(); len(l) != 1 || !l[0].XRC {
 		t.Errorf("the listing has %+v", l)
 	}
 }

@@ -1,6 +1,7 @@
 package hostd
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -61,6 +62,8 @@ type CongestionQP struct {
 // nanoseconds and bytes.
 type CongestionChange map[string]int64
 
+var errCongestionOff = errors.New("congestion control of this NIC is off; the rack file turns it on")
+
 // congestionControl shows and changes the congestion control of a host's NIC.
 type congestionControl struct{ h *Host }
 
@@ -68,7 +71,12 @@ func (c congestionControl) routes(m *control.Mux) {
 	control.Handle(m, "GET "+PathCongestion, func(*http.Request, none) (Congestion, error) { return c.list(), nil })
 	control.Handle(m, "POST "+PathCongestion, func(_ *http.Request, in CongestionChange) (out Congestion, err error) {
 		c.h.dev.With(func(e *engine.Engine) {
-			err = engine.ChangeCongestion(e, func(p *congestion.Params) error {
+			cc := e.Config().Congestion
+			if cc == nil {
+				err = errCongestionOff
+				return
+			}
+			err = cc.Change(func(p *congestion.Params) error {
 				for name, v := range in {
 					f, err := p.Field(name)
 					if err == nil {
@@ -95,8 +103,9 @@ func (c congestionControl) list() Congestion {
 	now := h.base.Runtime().Now()
 	var list []engine.CongestionInfo
 	h.dev.With(func(e *engine.Engine) {
-		if p, l, on := engine.CongestionOf(e, now); on {
-			out.Params, list = &p, l
+		if cc := e.Config().Congestion; cc != nil {
+			p := cc.Params
+			out.Params, list = &p, e.Listing().Congestion(now)
 		}
 	})
 	for i := range list {

@@ -72,7 +72,7 @@ func netlinkObjects(all []*Host, device int, k nldev.Kind) (out []nldev.Object) 
 	switch k {
 	case nldev.PD:
 		var pds []engine.PDInfo
-		l.h.dev.With(func(e *engine.Engine) { pds = e.ListPDs() })
+		l.h.dev.With(func(e *engine.Engine) { pds = e.Listing().PDs() })
 		for _, p := range pds {
 			out = append(out, nldev.Object{Number: p.Number, Owner: netlinkOwner(p.Owner), Uses: uint64(p.Uses)})
 		}
@@ -91,13 +91,13 @@ func netlinkObjects(all []*Host, device int, k nldev.Kind) (out []nldev.Object) 
 		}
 	case nldev.CQ:
 		var all []engine.CQInfo
-		l.h.dev.With(func(e *engine.Engine) { all = engine.CQsOf(e) })
+		l.h.dev.With(func(e *engine.Engine) { all = e.Listing().CQs() })
 		for _, c := range all {
 			out = append(out, nldev.Object{Number: c.Number, Owner: netlinkOwner(c.Owner), Uses: uint64(c.QPs), Depth: uint32(c.Depth)})
 		}
 	case nldev.MR:
 		var all []engine.MRInfo
-		l.h.dev.With(func(e *engine.Engine) { all = engine.MRsOf(e) })
+		l.h.dev.With(func(e *engine.Engine) { all = e.Listing().MRs() })
 		for _, r := range all {
 			if !r.Window {
 				out = append(out, nldev.Object{
@@ -135,7 +135,7 @@ func netlinkQP(q *engine.QPInfo) nldev.Object {
 
 func (l listings) netlinkSRQs() (out []nldev.Object) {
 	var srqs []engine.SRQInfo
-	l.h.dev.With(func(e *engine.Engine) { srqs = e.ListSRQs() })
+	l.h.dev.With(func(e *engine.Engine) { srqs = e.Listing().SRQs() })
 	live, _ := l.qps()
 	users := make(map[uint32][]uint32)
 	for i := range live {
@@ -157,7 +157,7 @@ var stateOfID = map[ucma.State]uint8{
 // are given in the order of the list.
 func (l listings) netlinkIDs(ids []serve.IdentifierStatus) (out []nldev.Object) {
 	var conns []engine.CMInfo
-	l.h.dev.With(func(e *engine.Engine) { conns, _ = engine.CMsOf(e) })
+	l.h.dev.With(func(e *engine.Engine) { conns, _ = e.Listing().CMs() })
 	for i, x := range ids {
 		c := nldev.Conn{Space: x.Space, State: stateOfID[x.State], Src: x.Src, Dst: x.Dst, Type: x.QPType}
 		for _, conn := range conns {

@@ -58,8 +58,8 @@ func (h *Host) failNIC(f NICFault) (NICFaultResult, error) {
 func (h *Host) victims(kind string) []wire.QPN {
 	out := []wire.QPN{}
 	h.dev.With(func(e *engine.Engine) {
-		rings := engine.RingQPNs(e)
-		for _, q := range e.QPs() {
+		rings := e.Listing().RingQPNs()
+		for _, q := range e.Listing().QPAttrs() {
 			can := kind != FaultStop || slices.Contains(rings, q.QPN)
 			if can && q.State != verbs.StateReset && q.State != verbs.StateError {
 				out = append(out, q.QPN)

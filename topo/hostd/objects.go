@@ -194,12 +194,12 @@ func (l listings) routes(m *control.Mux) {
 // qps copies the queue pairs of the NIC, page by page, and those that have gone.
 func (l listings) qps() (live, gone []engine.QPInfo) {
 	var numbers []wire.QPN
-	l.h.dev.With(func(e *engine.Engine) { numbers = engine.QPNumbers(e) })
+	l.h.dev.With(func(e *engine.Engine) { numbers = e.Listing().QPNumbers() })
 	slices.Sort(numbers)
 	for page := range slices.Chunk(numbers, engine.QPPage) {
-		l.h.dev.With(func(e *engine.Engine) { live = append(live, engine.QPsOf(e, page)...) })
+		l.h.dev.With(func(e *engine.Engine) { live = append(live, e.Listing().QPs(page)...) })
 	}
-	l.h.dev.With(func(e *engine.Engine) { gone = slices.Clone(engine.FormerQPs(e)) })
+	l.h.dev.With(func(e *engine.Engine) { gone = slices.Clone(e.Listing().FormerQPs()) })
 	return live, gone
 }
 
@@ -289,7 +289,7 @@ func noteStatus(n *reason.Note, when func(clock.Time) time.Time) NoteStatus {
 
 func (l listings) listMRs(o *Objects) {
 	var all []engine.MRInfo
-	l.h.dev.With(func(e *engine.Engine) { all = engine.MRsOf(e) })
+	l.h.dev.With(func(e *engine.Engine) { all = e.Listing().MRs() })
 	for _, r := range all {
 		m := MRObject{
 			Number: r.Number, Owner: ownerOf(r.Owner), PD: uint32(r.PD), Addr: r.Base, Length: r.Size, Access: mem.Rights(r.Access), LKey: r.LKey, RKey: r.RKey,
@@ -308,7 +308,7 @@ func (l listings) listMRs(o *Objects) {
 func (l listings) listCQs(o *Objects) {
 	live, _ := l.qps()
 	var all []engine.CQInfo
-	l.h.dev.With(func(e *engine.Engine) { all = engine.CQsOf(e) })
+	l.h.dev.With(func(e *engine.Engine) { all = e.Listing().CQs() })
 	users := make(map[uint32][]uint32)
 	for i := range live {
 		q := &live[i]
@@ -325,7 +325,7 @@ func (l listings) listCQs(o *Objects) {
 func (l listings) listCMs(o *Objects) {
 	var conns []engine.CMInfo
 	var services []mad.ServiceID
-	l.h.dev.With(func(e *engine.Engine) { conns, services = engine.CMsOf(e) })
+	l.h.dev.With(func(e *engine.Engine) { conns, services = e.Listing().CMs() })
 	for _, c := range conns {
 		x := CMObject{
 			ID: uint32(c.ID), RemoteID: uint32(c.RemoteID), State: c.State.String(), Local: c.Local.String(), Peer: c.Peer.String(),

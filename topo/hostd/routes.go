@@ -167,8 +167,8 @@ func (h *Host) Status() Status {
 				nic.Addresses = append(nic.Addresses, g.String())
 			}
 		}
-		rings := engine.RingQPNs(e)
-		for _, q := range e.QPs() {
+		rings := e.Listing().RingQPNs()
+		for _, q := range e.Listing().QPAttrs() {
 			qp := describeQP(&q)
 			qp.Ring = slices.Contains(rings, q.QPN)
 			st.QPs = append(st.QPs, qp)

@@ -17,7 +17,7 @@ type heard struct {
 // goroutine that serves all applications.
 const maxHeard = 1024
 
-// hear is called by the engine for each asynchronous event (see engine's SetEventSink). An event
+// hear is called by the engine for each asynchronous event (see engine.Hooks). An event
 // about an object of an application goes to this application alone; then taken is true, and the
 // engine does not queue the event for the daemon. An event about the NIC goes to all applications
 // and to the daemon. All others go only to the daemon.

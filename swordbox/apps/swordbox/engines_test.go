@@ -68,7 +68,7 @@ func (w *witness) flows(f *wire.Frame) (list []*conntrack.Flow) {
 
 // qp returns a queue pair of a host.
 func (w *witness) qp(host int, qpn wire.QPN) (verbs.QPAttr, bool) {
-	for _, a := range w.rack.Host(w.rack.Spec.Hosts[host].Name).Engine().QPs() {
+	for _, a := range w.rack.Host(w.rack.Spec.Hosts[host].Name).Engine().Listing().QPAttrs() {
 		if a.QPN == qpn {
 			return a, true
 		}
