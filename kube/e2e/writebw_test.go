@@ -26,10 +26,11 @@ func userPod(c *cluster) {
 	c.t.Log(logs)
 }
 
-// writeBW runs a server and a client, and returns how the client has ended, and what it has printed.
+// writeBW runs a server and a client, and returns how the client has ended, and what it has printed. Their ACK timeout is 4.3 s (-u 20):
+// two nodes, a control plane and the stores' clients share the machine.
 func (c *cluster) writeBW() (phase, logs string) {
 	c.t.Helper()
-	server := user("server", "n2", "ms1", `[ib_write_bw, -d, rxe0, -x, "1", -n, "1000"]`)
+	server := user("server", "n2", "ms1", `[ib_write_bw, -d, rxe0, -x, "1", -u, "20", -n, "1000"]`)
 	server = strings.Replace(server, "resources:", serverReady, 1)
 	c.apply(server)
 	ip := ""
@@ -51,7 +52,7 @@ func (c *cluster) writeBW() (phase, logs string) {
 		}
 		return fmt.Errorf("server: %+v", p.Status)
 	})
-	c.apply(user("client", "n1", "", fmt.Sprintf(`[ib_write_bw, -d, rxe0, -x, "1", -n, "1000", %q]`, ip)))
+	c.apply(user("client", "n1", "", fmt.Sprintf(`[ib_write_bw, -d, rxe0, -x, "1", -u, "20", -n, "1000", %q]`, ip)))
 	c.eventually(patience, func() (err error) {
 		phase, err = c.Kubectl(c.t.Context(), "", "-n", "team", "get", "pod", "client", "-o", `jsonpath={.status.phase}`)
 		if err == nil && phase != "Succeeded" && phase != "Failed" {
