@@ -39,7 +39,7 @@ func (l ccAtomics) scene(uint64) Scene {
 	}
 	s := Scene{
 		Hosts: 2 + bulkSenders, Params: p, Delay: dcqcnDelay, Lossless: l.beside == ccSamePFC || l.beside == ccApartPFC, XOFF: ccXOFF, Limit: 4 << 20,
-		KMin: paperKMin, KMax: paperKMax, PMax: paperPMax, Window: 1024, Depth: 8, Span: pick(l.quick, 40*time.Millisecond, 200*time.Millisecond),
+		Marks: paperMarks, Window: 1024, Depth: 8, Span: pick(l.quick, 40*time.Millisecond, 200*time.Millisecond),
 	}
 	cas := SceneFlow{From: 1, To: 0, Atomic: true, Apart: l.beside == ccApart || l.beside == ccApartPFC}
 	for at := time.Duration(0); at < s.Span; at += casApart {

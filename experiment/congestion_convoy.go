@@ -42,7 +42,7 @@ func (l ccConvoy) scene(uint64) Scene {
 		p.Algorithm = congestion.AlgorithmNone
 	}
 	s := Scene{
-		Hosts: 1 + convoyLockers + bulkSenders, Params: p, Delay: dcqcnDelay, Limit: 4 << 20, KMin: paperKMin, KMax: paperKMax, PMax: paperPMax,
+		Hosts: 1 + convoyLockers + bulkSenders, Params: p, Delay: dcqcnDelay, Limit: 4 << 20, Marks: paperMarks,
 		Window: 1024, Depth: 8, Timeout: 12, Span: pick(l.quick, 60*time.Millisecond, 200*time.Millisecond),
 	}
 	for i := range convoyLockers {

@@ -79,7 +79,7 @@ func (l ccScene) scene(seed uint64) Scene {
 		p.Algorithm = congestion.AlgorithmNone
 	}
 	s := Scene{
-		Params: p, Delay: dcqcnDelay, Lossless: l.lossless, XOFF: ccXOFF, Limit: irnLimit, KMin: paperKMin, KMax: paperKMax, PMax: paperPMax,
+		Params: p, Delay: dcqcnDelay, Lossless: l.lossless, XOFF: ccXOFF, Limit: irnLimit, Marks: paperMarks,
 		Recovery: l.recovery, Window: 1024, Span: pick(l.quick, 60*time.Millisecond, 100*time.Millisecond),
 	}
 	switch l.figure {
@@ -96,10 +96,10 @@ func (l ccScene) scene(seed uint64) Scene {
 			s.Flows = append(s.Flows, SceneFlow{From: 1 + i, To: 0})
 		}
 	case "irn":
-		s.Hosts, s.XOFF, s.KMax, s.Window = 16, irnXOFF, 0, BDP
+		s.Hosts, s.XOFF, s.Marks, s.Window = 16, irnXOFF, SceneMarks{}, BDP
 		s.Flows = randomMessages(seed, s.Hosts, 0.7, pick(l.quick, time.Millisecond, 4*time.Millisecond))
 	case "irn-tree":
-		s.Hosts, s.Leaves, s.Spines, s.XOFF, s.KMax, s.Window = 16, 4, 4, irnXOFF, 0, l.n
+		s.Hosts, s.Fabric, s.XOFF, s.Marks, s.Window = 16, SceneFabric{4, 4}, irnXOFF, SceneMarks{}, l.n
 		s.Flows = randomMessages(seed, s.Hosts, 0.7, pick(l.quick, time.Millisecond, 3*time.Millisecond))
 		if l.lossless {
 			s.Timeout = treeTimeout

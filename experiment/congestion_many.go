@@ -33,7 +33,7 @@ func (l ccMany) scene(uint64) Scene {
 	p, _ := congestion.Profile(congestion.ProfilePaper, paperRate)
 	hosts := min(l.n, manyHosts)
 	s := Scene{
-		Hosts: 1 + hosts, Params: p, Delay: dcqcnDelay, Limit: 48 << 20, KMin: paperKMin, KMax: paperKMax, PMax: paperPMax,
+		Hosts: 1 + hosts, Params: p, Delay: dcqcnDelay, Limit: 48 << 20, Marks: paperMarks,
 		Window: 1024, Depth: manyDepth, Span: pick(l.quick, 40*time.Millisecond, 60*time.Millisecond), Share: l.rule, Shards: manyShards,
 	}
 	each := sharedMessage

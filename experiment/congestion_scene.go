@@ -15,9 +15,9 @@ import (
 // Span 0 means 40 s of real time there.
 type Scene struct {
 	Hosts int
-	// Leaves and Spines, unless 0, are switches: host i is at leaf i modulo Leaves, and each leaf has a trunk to each
-	// spine. Without them all hosts are at one switch.
-	Leaves, Spines int
+	// Fabric, if it has leaves: host i is at leaf i modulo Leaves, and each leaf has a trunk to each spine. Without leaves
+	// all hosts are at one switch.
+	Fabric SceneFabric
 	// Params are those of all NICs; algorithm none means that there is no congestion control. Their
 	// MaxRate is the rate of all links, Delay the delay of a link.
 	Params congestion.Params
@@ -26,9 +26,7 @@ type Scene struct {
 	// queue has at most Limit bytes.
 	Lossless    bool
 	XOFF, Limit int
-	// KMin and KMax in bytes, and PMax from 0 to 1, say when packets are marked; KMax 0: never.
-	KMin, KMax int
-	PMax       float64
+	Marks       SceneMarks
 	// Recovery and Window are those of all queue pairs.
 	Recovery selective.Kind
 	Window   int
@@ -51,6 +49,17 @@ type Scene struct {
 	// Restless: the sum of the rates need not be steady, because the figure shows that control fails.
 	Restless bool
 }
+
+// SceneFabric is how many leaves and spines there are.
+type SceneFabric struct{ Leaves, Spines int }
+
+// SceneMarks says when packets are marked: KMin and KMax in bytes, PMax from 0 to 1; KMax 0: never.
+type SceneMarks struct {
+	KMin, KMax int
+	PMax       float64
+}
+
+var paperMarks = SceneMarks{paperKMin, paperKMax, paperPMax}
 
 // SceneFlow is a flow between two hosts, by their numbers. Without messages it sends all the time.
 type SceneFlow struct {

@@ -52,7 +52,7 @@ func (l ccShared) effort() float64 { return 5 }
 func (l ccShared) scene(uint64) Scene {
 	p, _ := congestion.Profile(congestion.ProfilePaper, paperRate)
 	s := Scene{
-		Params: p, Delay: dcqcnDelay, Limit: 4 << 20, KMin: paperKMin, KMax: paperKMax, PMax: paperPMax,
+		Params: p, Delay: dcqcnDelay, Limit: 4 << 20, Marks: paperMarks,
 		Window: 1024, Span: pick(l.quick, 30*time.Millisecond, 100*time.Millisecond), Share: l.rule,
 	}
 	if l.rule == ccOwn {

@@ -162,7 +162,7 @@ func newWalking(t *testing.T, n int, brk bool) *walking {
 	k.w.Start(k.masterQueue)
 	k.post()
 	k.start(k.queues()...)
-	k.NIC.Hooks().Executed = func(_ wire.QPN, ev *sendring.Event) {
+	k.NIC.Hooks.Executed = func(_ wire.QPN, ev *sendring.Event) {
 		if e := ev.Entry; e.Op != sendring.NOP || !filler(e) {
 			k.executed++
 		}

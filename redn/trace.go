@@ -56,12 +56,12 @@ func (m *Machine) Observe(f func(*Step)) error {
 			posted[q.QPN][r.index] = r.entry.AppendTo(nil)
 		}
 	}
-	m.NIC.Hooks().Executed = func(n wire.QPN, ev *sendring.Event) {
+	m.NIC.Hooks.Executed = func(n wire.QPN, ev *sendring.Event) {
 		s := &Step{Time: time.Duration(m.Now), Queue: queues[n], Index: ev.Index, Err: ev.Err, Bytes: bytes.Clone(ev.Bytes)}
 		s.Entry, s.Changes = *ev.Entry, differences(posted[n][ev.Index], s.Bytes)
 		f(s)
 	}
-	defer func() { m.NIC.Hooks().Executed = nil }()
+	defer func() { m.NIC.Hooks.Executed = nil }()
 	return m.Run()
 }
 

@@ -338,7 +338,7 @@ func onRoce(more int, measure func(*roceRack, *experiment.OneRMA, *experiment.On
 			return err
 		}
 		defer r.Close()
-		if err = measure(r, l, out); err == nil && r.Queues() != nil {
+		if err = measure(r, l, out); err == nil && r.Queues(0) != nil {
 			out.Pauses = float64(pausesOf(r.Rack))
 		}
 		return err

@@ -156,7 +156,7 @@ func (t *RecoveryTwin) Run(ctx context.Context, l experiment.Recovery) (out expe
 		return out, err
 	}
 	defer r.Close()
-	queues := r.Queues()
+	queues := r.Queues(0)
 	if queues == nil || queues.Config().Rate == 0 {
 		return out, errNoPortRate
 	}

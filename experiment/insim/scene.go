@@ -47,8 +47,8 @@ func sceneFile(s *experiment.Scene) string {
 	if s.Lossless {
 		queue = fmt.Sprintf("lossless: true, xoff: %d", s.XOFF)
 	}
-	if s.KMax > 0 {
-		queue += fmt.Sprintf(", ecn: {kmin: %d, kmax: %d, pmax: %g%%}", s.KMin, s.KMax, 100*s.PMax)
+	if m := s.Marks; m.KMax > 0 {
+		queue += fmt.Sprintf(", ecn: {kmin: %d, kmax: %d, pmax: %g%%}", m.KMin, m.KMax, 100*m.PMax)
 	}
 	hosts := ""
 	for i := range s.Hosts {
@@ -60,8 +60,8 @@ func sceneFile(s *experiment.Scene) string {
 	}
 	program := ""
 	fabric := ""
-	if s.Leaves > 0 {
-		fabric = fmt.Sprintf("\nfabric: {leaves: %d, spines: %d}", s.Leaves, s.Spines)
+	if s.Fabric.Leaves > 0 {
+		fabric = fmt.Sprintf("\nfabric: {leaves: %d, spines: %d}", s.Fabric.Leaves, s.Fabric.Spines)
 	}
 	if s.Share != "" {
 		program = fmt.Sprintf("\n  program: swordbox\n  rules: [{server: h0, action: move, service: %s, depth: %d, shards: %d, slow: %s}]", sceneSwitch, experiment.SharedDepth, max(1, s.Shards), s.Share)
@@ -265,7 +265,7 @@ func (s *sceneSender) listed(list []experiment.SceneMessage) error {
 // which begins behind the first frame of the one before, and the round trip.
 func (r *sceneRun) alone(id, bytes int) time.Duration {
 	links := int64(2)
-	if f := &r.scene.Flows[id]; r.scene.Leaves > 0 && f.From%r.scene.Leaves != f.To%r.scene.Leaves {
+	if f := &r.scene.Flows[id]; r.scene.Fabric.Leaves > 0 && f.From%r.scene.Fabric.Leaves != f.To%r.scene.Fabric.Leaves {
 		links = 4
 	}
 	packets := int64(bytes+scenePayload-1) / scenePayload
@@ -276,7 +276,7 @@ func (r *sceneRun) alone(id, bytes int) time.Duration {
 // sample notes the queue to host 0 until the end of the measured time.
 func (r *sceneRun) sample() {
 	now := r.rack.Now()
-	r.queue = append(r.queue, r.rack.Queues().Port(now, 0)[scenePriority].Bytes)
+	r.queue = append(r.queue, r.rack.Queues(0).Port(now, 0)[scenePriority].Bytes)
 	if next := now.Add(sceneSample); next < r.until {
 		r.rack.At(next, r.sample)
 	}
@@ -291,7 +291,8 @@ func pausesOf(r *simrack.Rack) (n uint64) {
 // eachPort calls f for the data's queue of each port of each switch.
 func eachPort(r *simrack.Rack, f func(*portqueue.Status)) {
 	now := r.Now()
-	for _, q := range r.FabricQueues() {
+	for n := range r.Spec.SwitchNames() {
+		q := r.Queues(n)
 		for i := range q.Ports() {
 			st := q.Port(now, i)[scenePriority]
 			f(&st)

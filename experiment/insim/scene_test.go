@@ -43,7 +43,7 @@ func TestSharedScene(t *testing.T) {
 	share := map[string]float64{}
 	for _, slow := range []string{"all", "marked"} {
 		s := experiment.Scene{
-			Hosts: 5, Params: p, Delay: time.Microsecond, Limit: 4 << 20, KMin: 5_000, KMax: 200_000, PMax: 0.01, Window: 1024, Depth: 30,
+			Hosts: 5, Params: p, Delay: time.Microsecond, Limit: 4 << 20, Marks: experiment.SceneMarks{KMin: 5_000, KMax: 200_000, PMax: 0.01}, Window: 1024, Depth: 30,
 			Span: 40 * time.Millisecond, Seed: 1, Share: slow,
 		}
 		for i := range 4 {
@@ -70,7 +70,7 @@ func TestAtomicsApart(t *testing.T) {
 	took := map[bool]time.Duration{}
 	for _, apart := range []bool{false, true} {
 		s := experiment.Scene{
-			Hosts: 4, Params: p, Delay: time.Microsecond, Limit: 4 << 20, KMin: 5_000, KMax: 200_000, PMax: 0.01, Window: 1024,
+			Hosts: 4, Params: p, Delay: time.Microsecond, Limit: 4 << 20, Marks: experiment.SceneMarks{KMin: 5_000, KMax: 200_000, PMax: 0.01}, Window: 1024,
 			Span: 10 * time.Millisecond, Seed: 1, Flows: []experiment.SceneFlow{{From: 1, To: 0, Atomic: true, Apart: apart}, {From: 2, To: 0}, {From: 3, To: 0}},
 		}
 		for at := time.Duration(0); at < s.Span; at += 100 * time.Microsecond {

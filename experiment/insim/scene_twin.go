@@ -38,7 +38,7 @@ func (l *SceneTwin) Run(ctx context.Context) (out experiment.SceneResult, err er
 		return out, err
 	}
 	defer rack.Close()
-	queues := rack.Queues()
+	queues := rack.Queues(0)
 	if queues == nil || queues.Config().Rate == 0 {
 		return out, errNoPortRate
 	}
@@ -102,7 +102,7 @@ func (l *SceneTwin) sample(rack *simrack.Rack, now clock.Time) experiment.SceneS
 		s.Up = append(s.Up, in.RxBytes+in.RxPackets*portqueue.Overhead)
 		_, port, _ := l.Rack.Host(name)
 		var down uint64
-		for _, p := range rack.Queues().Port(now, port) {
+		for _, p := range rack.Queues(0).Port(now, port) {
 			down += p.TxBytes + p.TxPackets*portqueue.Overhead
 			s.Pauses, s.Dropped = s.Pauses+p.TxPause, s.Dropped+p.Dropped
 		}

@@ -44,7 +44,7 @@ func (l *Senders) Run(ctx context.Context) (out experiment.SenderRun, stats expe
 		return out, stats, err
 	}
 	defer rack.Close()
-	queues := rack.Queues()
+	queues := rack.Queues(0)
 	if queues == nil || queues.Config().Rate == 0 {
 		return out, stats, errNoPortRate
 	}
@@ -87,7 +87,7 @@ func (l *Senders) sample(rack *simrack.Rack, now clock.Time) experiment.SenderSa
 		s.Each = append(s.Each, rack.Host(host).Ingress().RxBytes)
 	}
 	_, port, _ := l.Rack.Host(l.To)
-	for _, p := range rack.Queues().Port(now, port) {
+	for _, p := range rack.Queues(0).Port(now, port) {
 		s.Queue, s.Bytes = s.Queue+p.Bytes, s.Bytes+p.TxBytes
 		s.Packets, s.Marked = s.Packets+p.TxPackets, s.Marked+p.Marked
 	}

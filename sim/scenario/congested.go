@@ -214,7 +214,7 @@ func (g *congested) checkRest(r *simrack.Rack) error {
 }
 
 func restless(r *simrack.Rack) error {
-	banks := map[string]*portqueue.Bank{rackfile.SwitchName: r.Queues()}
+	banks := map[string]*portqueue.Bank{rackfile.SwitchName: r.Queues(0)}
 	for _, h := range r.Hosts() {
 		if q := h.Queues(); q != nil {
 			banks[h.Spec.Name] = q
@@ -242,7 +242,7 @@ func (g *congested) outwaits(r *simrack.Rack, recovery selective.Kind) bool {
 		return false
 	}
 	for i := range r.Hosts() {
-		for _, st := range r.Queues().Port(r.Now(), i) {
+		for _, st := range r.Queues(0).Port(r.Now(), i) {
 			if st.TxPause > 0 {
 				return true
 			}

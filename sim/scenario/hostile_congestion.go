@@ -83,7 +83,7 @@ func (a *hostile) forgeNAKs() {
 
 // pauseFrames returns how many pause frames the switch's queues have got from the attacker's host.
 func (a *hostile) pauseFrames() (n uint64) {
-	q := a.run.rack.Queues()
+	q := a.run.rack.Queues(0)
 	if q == nil {
 		return 0
 	}

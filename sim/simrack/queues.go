@@ -22,19 +22,9 @@ func (r *Rack) nicQueues(h *rackfile.Host) (*portqueue.Bank, error) {
 	return portqueue.New(virtual(cfg), 1)
 }
 
-// Queues returns the egress queues of the switch, of the first one of a fabric; nil if the rack file gives its ports no
+// Queues returns the egress queues of a switch, by its number in rackfile.Rack.SwitchNames; nil if the rack file gives its ports no
 // rate.
-func (r *Rack) Queues() *portqueue.Bank { return r.net.Queues(r.fabric.boxes[0].node) }
-
-// FabricQueues returns the egress queues of all switches, those of Queues first.
-func (r *Rack) FabricQueues() (list []*portqueue.Bank) {
-	for _, b := range r.fabric.boxes {
-		if q := r.net.Queues(b.node); q != nil {
-			list = append(list, q)
-		}
-	}
-	return list
-}
+func (r *Rack) Queues(n int) *portqueue.Bank { return r.net.Queues(r.fabric.boxes[n].node) }
 
 // Queues returns the egress queue of the host's NIC; nil if it has none.
 func (h *Host) Queues() *portqueue.Bank { return h.rack.net.Queues(h.node) }

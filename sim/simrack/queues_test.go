@@ -68,14 +68,14 @@ func runIncast(t *testing.T, queue string) (out incastResult) {
 		t.Fatal(err)
 	}
 	for i := range r.Hosts() {
-		st := r.Queues().Port(r.Now(), i)[3]
+		st := r.Queues(0).Port(r.Now(), i)[3]
 		out.dropped += st.Dropped
 		if st.Pausing {
 			t.Errorf("at rest the switch pauses port %d", i)
 		}
 		out.retransmitted += r.Hosts()[i].Counters().RetransPkts
 	}
-	if u := r.Queues().Used(); u.Total() != 0 {
+	if u := r.Queues(0).Used(); u.Total() != 0 {
 		t.Errorf("at rest %+v", u)
 	}
 	return out

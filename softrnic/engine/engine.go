@@ -17,6 +17,9 @@ type Engine struct {
 	tables
 	events
 	port
+	// Hooks are set by who has exclusive use of the engine.
+	Hooks Hooks
+
 	counters metrics.NIC
 	gsi      *GSI // general services queue pair; nil until the connection manager is used
 
@@ -26,7 +29,6 @@ type Engine struct {
 	moderated  moderated
 	rings      rings
 	former     former
-	hooks      Hooks
 	verbFaults verbFaults
 	notifier   notifier
 

@@ -39,7 +39,7 @@ func (e *Engine) raise(ev verbs.AsyncEvent) {
 	e.counters.AsyncEvents++
 	e.activity++
 	switch q := &e.events; {
-	case e.hooks.Event != nil && e.hooks.Event(ev):
+	case e.Hooks.Event != nil && e.Hooks.Event(ev):
 	case len(q.ring) < q.limit:
 		q.ring = append(q.ring, ev)
 	}
@@ -60,9 +60,6 @@ type Hooks struct {
 	// completions that are held back keep their order.
 	Faults *fault.Verbs
 }
-
-// Hooks returns the hooks, for the caller to set while it has exclusive use of the engine.
-func (e *Engine) Hooks() *Hooks { return &e.hooks }
 
 // failed tells of qp, which has failed since the last call.
 func (h *Hooks) failed(qp *QP) {

@@ -41,7 +41,7 @@ func TestReasonsOfEnds(t *testing.T) {
 		o := &Owner{PID: 3, Name: "x"}
 		p.a.qp.SetOwner(o)
 		var told []reason.Code
-		p.a.e.Hooks().Failed = func(n wire.QPN, by *Owner, end *reason.Note) {
+		p.a.e.Hooks.Failed = func(n wire.QPN, by *Owner, end *reason.Note) {
 			if n != p.a.qp.Num() || by != o {
 				t.Errorf("%s: of queue pair %#x, %v", name, uint32(n), by)
 			}

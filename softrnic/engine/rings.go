@@ -444,7 +444,7 @@ func (h *ringHost) Executed(ev *sendring.Event) {
 	if ev.Err != nil {
 		h.e.counters.RingRefused++
 	}
-	if f := h.e.hooks.Executed; f != nil {
+	if f := h.e.Hooks.Executed; f != nil {
 		f(h.qp.Num(), ev)
 	}
 }

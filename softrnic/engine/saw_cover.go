@@ -9,8 +9,8 @@ import (
 
 // saw reports to transport.Observer that a packet to an existing queue pair was dropped, and why
 // (fate).
-func (e *Engine) saw(f *wire.Frame, fate string) {
-	qp := e.qps[f.BTH.DestQP]
+func (t *tables) saw(f *wire.Frame, fate string) {
+	qp := t.qps[f.BTH.DestQP]
 	if transport.Observer == nil || qp == nil || f.BTH.Opcode.Service() != qp.q.Service() {
 		return
 	}

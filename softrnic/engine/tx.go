@@ -77,7 +77,7 @@ func (e *Engine) carryOut(now clock.Time, qp *QP, out *packetio.Batch) {
 	}
 	switch ended := qp.q.Notes().Ended(); {
 	case ended && !qp.ended:
-		e.hooks.failed(qp)
+		e.Hooks.failed(qp)
 	case !ended: // from SQE back to RTS
 		qp.ended = false
 	}
@@ -86,7 +86,7 @@ func (e *Engine) carryOut(now clock.Time, qp *QP, out *packetio.Batch) {
 
 // complete adds a completion to its completion queue, unless an injected fault holds it back.
 func (e *Engine) complete(now clock.Time, d *transport.Completion) {
-	if e.hooks.Faults != nil && e.verbFaults.take(now, e, d) {
+	if e.Hooks.Faults != nil && e.verbFaults.take(now, e, d) {
 		return
 	}
 	enqueue(now, e, d)

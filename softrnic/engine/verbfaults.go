@@ -119,7 +119,7 @@ const maxLate = 1 << 16
 // AllowPost asks the injected faults about n send work requests that a program posts. It returns how
 // many of them may be posted; if these are not all, the error is that of the next one, with its index.
 func (q *QP) AllowPost(now clock.Time, n int) (int, error) {
-	p := q.e.hooks.Faults
+	p := q.e.Hooks.Faults
 	if p == nil || q.dead {
 		return n, nil
 	}
@@ -136,7 +136,7 @@ func (q *QP) AllowPost(now clock.Time, n int) (int, error) {
 func (f *verbFaults) take(now clock.Time, e *Engine, d *transport.Completion) (kept bool) {
 	status, later, id := verbs.Success, time.Duration(0), ""
 	if d.WC.Status == verbs.Success {
-		status, later, id = e.hooks.Faults.Completion(now, d.WC.QPN)
+		status, later, id = e.Hooks.Faults.Completion(now, d.WC.QPN)
 	}
 	if qp := e.qps[d.WC.QPN]; status != verbs.Success && qp != nil {
 		d.WC.Status, d.WC.VendorErr = status, uint32(reason.InjectedStatus)
@@ -201,7 +201,7 @@ func (f *verbFaults) fail(now clock.Time, e *Engine, out *packetio.Batch) {
 
 // forget forgets a queue pair that is reset or destroyed, with its completions that are held back.
 func (f *verbFaults) forget(qp *QP) {
-	plan := qp.e.hooks.Faults
+	plan := qp.e.Hooks.Faults
 	if plan == nil {
 		return
 	}

@@ -20,7 +20,7 @@ func faulty(t *testing.T, r fault.VerbsRule) (*pair, *fault.Verbs) {
 	if _, err := plan.Add(0, r); err != nil {
 		t.Fatal(err)
 	}
-	p.a.e.Hooks().Faults = plan
+	p.a.e.Hooks.Faults = plan
 	drainEvents(p.a.e)
 	return p, plan
 }

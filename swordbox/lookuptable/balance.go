@@ -256,7 +256,7 @@ func (t *Table) expire(c *pipeline.Ctx) {
 
 // end begins to remove the entry of a connection that has ended. It returns false if too many changes wait.
 func (t *Table) end(k *Key) bool {
-	h := t.hash(k)
+	h := t.Hash.sum(k)
 	server, _ := t.Place(h)
 	b, ok := t.links[server].srv.(*bouncer) // a published table has no virtual address
 	if !ok || !b.end(k, h) {

@@ -61,20 +61,20 @@ func checkHash(name string) error {
 // hashOf returns the hash with a name; "" is the default.
 func hashOf(name string) Hash { return named[cmp.Or(name, Mix)] }
 
-// hash returns the hash of a key by the function of the rule.
-func (l *Layout) hash(k *Key) uint64 {
-	if l.Hash.Of == nil {
+// sum returns the hash of a key.
+func (h *Hash) sum(k *Key) uint64 {
+	if h.Of == nil {
 		return k.Hash()
 	}
-	return l.Hash.Of(*k)
+	return h.Of(*k)
 }
 
-// keyed returns the key that the rule makes of k.
-func (l *Layout) keyed(k Key) Key {
-	if l.Hash.Key == nil {
+// keyed returns the key that stands for k.
+func (h *Hash) keyed(k Key) Key {
+	if h.Key == nil {
 		return k
 	}
-	made := l.Hash.Key(k)
+	made := h.Key(k)
 	made.V6, made.Mask = k.V6, k.Mask // an entry's addresses are of the frame's version
 	return made
 }

@@ -74,7 +74,7 @@ func TestRegisteredKey(t *testing.T) {
 	if st := s.m.Stats(); st.Hits != 1 || st.Cached != 1 {
 		t.Errorf("%+v", st)
 	}
-	if got := (&Layout{Hash: hashOf("conversation")}).keyed(Key{V6: true, Mask: 3, Proto: 6}); got != (Key{V6: true, Mask: 3}) {
+	if got := (&Layout{Hash: hashOf("conversation")}).Hash.keyed(Key{V6: true, Mask: 3, Proto: 6}); got != (Key{V6: true, Mask: 3}) {
 		t.Errorf("the key is %+v", got)
 	}
 }
@@ -88,7 +88,7 @@ func TestHashOfPublishedTables(t *testing.T) {
 	}
 	l := LayoutOf(&set.All()[0])
 	e, err := l.ParseEntry(pinged("53")+" drop", func(string) (netip.Addr, error) { return netip.Addr{}, nil }, nil)
-	if _, home := l.Place(l.hash(&e.Key)); err != nil || home != 15 || e.Key.DstPort != 0 {
+	if _, home := l.Place(l.Hash.sum(&e.Key)); err != nil || home != 15 || e.Key.DstPort != 0 {
 		t.Errorf("%v is in slot %d: %v", &e, home, err)
 	}
 }

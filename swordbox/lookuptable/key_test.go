@@ -20,7 +20,7 @@ func keysAreSpread(t *testing.T, hash Hash) {
 		servers, slots := make([]int, n), make([]int, n)
 		for i := range flows {
 			k := Key{Src: [16]byte{10, 77, 0, 5}, Dst: [16]byte{10, 77, 0, 6}, SrcPort: uint16(10000 + i), DstPort: 9, Proto: protoUDP}
-			server, home := l.Place(l.hash(&k))
+			server, home := l.Place(l.Hash.sum(&k))
 			servers[server]++
 			slots[home]++
 		}

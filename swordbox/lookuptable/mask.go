@@ -194,7 +194,7 @@ func (m Masks) check(r *rules.Rule) error {
 func (l *Layout) ParseEntry(text string, address func(string) (netip.Addr, error), port func(netip.Addr) int) (Entry, error) {
 	if len(l.Masks) == 0 {
 		e, err := ParseEntry(text, l.Flow, address, port)
-		e.Key = l.keyed(e.Key)
+		e.Key = l.Hash.keyed(e.Key)
 		return e, err
 	}
 	p := parser{flow: true, address: address, port: port, masks: l.Masks, seen: make(map[string]bool)}

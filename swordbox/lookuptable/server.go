@@ -177,7 +177,7 @@ func (b *bouncer) askSlots(c *pipeline.Ctx, l *flight) bool {
 			if l.mask == 0 {
 				l.changes = b.table.changes
 			}
-			_, home := b.table.Place(b.table.hash(&k))
+			_, home := b.table.Place(b.table.Hash.sum(&k))
 			b.read(c, b.table.At(home), Probe*SlotLen, ofSlots|purpose(next<<purposeBits), l.number)
 			l.mask = next
 		}

@@ -48,7 +48,7 @@ func (t *Table) take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 	if !v.parse(f.Data) {
 		return false
 	}
-	k := t.keyed(v.key(f.Data, t.Flow))
+	k := t.Hash.keyed(v.key(f.Data, t.Flow))
 	if t.balances() {
 		if !t.toVIP(&k) {
 			return false
@@ -59,7 +59,7 @@ func (t *Table) take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 		t.Refuse(c, in, f, &t.stats.Misses, ReasonEnding)
 		return true
 	}
-	h := t.hash(&k)
+	h := t.Hash.sum(&k)
 	server, _ := t.Place(h)
 	l := t.links[server].srv
 	if !l.Busy(h) {
@@ -126,7 +126,7 @@ func (t *Table) Done(c *pipeline.Ctx, l *Lookup, f packetio.Frame) {
 		t.Refuse(c, l.In, f, &t.stats.Unfit, ReasonUnfit)
 	default:
 		t.stats.Hits++
-		t.keep(l, t.keyed(v.key(f.Data, t.Flow)))
+		t.keep(l, t.Hash.keyed(v.key(f.Data, t.Flow)))
 		t.apply(c, l.In, f, &v, &l.Key, &l.Action, "by an entry in a server's memory")
 	}
 }
@@ -144,7 +144,7 @@ func (t *Table) learns(l *Lookup) bool {
 func (t *Table) keep(l *Lookup, k Key) {
 	switch {
 	case t.m.cfg.Trusting:
-		t.cache.put(&k, &l.Action, t.hash(&k))
+		t.cache.put(&k, &l.Action, t.Hash.sum(&k))
 	case l.changes == t.changes:
 		t.cache.put(&l.Key, &l.Action, l.Hash)
 	}
@@ -172,7 +172,7 @@ func (t *Table) forget(k *Key) {
 		t.cache.clear()
 		return
 	}
-	t.cache.remove(k, t.hash(k))
+	t.cache.remove(k, t.Hash.sum(k))
 }
 
 // forgetServer removes the entries of a server from the cache. index is the server's index in
@@ -180,7 +180,7 @@ func (t *Table) forget(k *Key) {
 func (t *Table) forgetServer(index int) {
 	t.changes++
 	for i := range t.cache.places {
-		if server, _ := t.Place(t.hash(&t.cache.places[i].Key)); server == index {
+		if server, _ := t.Place(t.Hash.sum(&t.cache.places[i].Key)); server == index {
 			t.cache.places[i] = cached{}
 		}
 	}

@@ -215,7 +215,7 @@ func (b *bouncer) apply(c *pipeline.Ctx, x *change) {
 		return
 	}
 	list, err := plan(b.writes[:0], x.bytes, &x.Entry, x.remove, x.home, func(k *Key) int {
-		_, home := t.Place(t.hash(k))
+		_, home := t.Place(t.Hash.sum(k))
 		return home
 	})
 	b.writes = list
@@ -299,7 +299,7 @@ func (m *Machine) Change(c *pipeline.Ctx, in handler.Entries, address func(strin
 
 // change begins to change an entry. It returns false if too many changes wait.
 func (t *Table) change(e *Entry, remove bool) bool {
-	h := t.hash(&e.Key)
+	h := t.Hash.sum(&e.Key)
 	server, _ := t.Place(h)
 	return t.links[server].srv.Change(e, h, remove)
 }

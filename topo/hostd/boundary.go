@@ -73,7 +73,7 @@ func (b *boundary) with(f func(now clock.Time)) {
 	device.Step(b.h.dev, func(now clock.Time, e *engine.Engine) {
 		f(now)
 		if len(b.plan.List(now)) > 0 {
-			e.Hooks().Faults = b.plan // from the first rule on
+			e.Hooks.Faults = b.plan // from the first rule on
 		}
 		posts = b.plan.Posts(now)
 	})

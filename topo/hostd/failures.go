@@ -29,7 +29,7 @@ type failure struct {
 func logFailures(h *Host) {
 	waiting := make(chan failure, maxFailuresWaiting)
 	h.dev.With(func(e *engine.Engine) {
-		e.Hooks().Failed = func(n wire.QPN, o *engine.Owner, end *reason.Note) {
+		e.Hooks.Failed = func(n wire.QPN, o *engine.Owner, end *reason.Note) {
 			if end.Orderly() {
 				return
 			}
@@ -45,7 +45,7 @@ func logFailures(h *Host) {
 		for {
 			select {
 			case <-h.stop:
-				h.dev.With(func(e *engine.Engine) { e.Hooks().Failed = nil })
+				h.dev.With(func(e *engine.Engine) { e.Hooks.Failed = nil })
 				return
 			case f := <-waiting:
 				if time.Since(since) > failuresPeriod {

@@ -57,7 +57,7 @@ func newPump(shell verbsengine.Shell, spinTime time.Duration) *pump {
 	p.trier, _ = shell.(Trier)
 	p.with(func(e *engine.Engine) {
 		p.table = e.Mem()
-		e.Hooks().Event = p.hear
+		e.Hooks.Event = p.hear
 	})
 	return p
 }
@@ -81,7 +81,7 @@ func (s *pump) add(p *port, e *engine.Engine) {
 func (s *pump) end() {
 	s.with(func(e *engine.Engine) {
 		s.ended, s.stirred = true, true
-		e.Hooks().Event = nil
+		e.Hooks.Event = nil
 		e.Notify()
 	})
 }
