@@ -40,7 +40,7 @@ func ccTree(quick bool) figure {
 		key: "irn-tree", title: "messages at 70 % load over four leaves and four spines", x: "switches", unit: "us, frames and packets of the run", format: "%.4g",
 		why: []string{
 			"IRN, section 4.2: without PFC it is 2.8 to 3.7 times better than RoCE (go-back-N) with PFC, whose queue pairs have",
-			"  no window; IRN's is a bandwidth-delay product. Go-back-N with this window is shown beside: most of the gain is that of the window",
+			"  no window; IRN has one. Go-back-N with IRN's window is shown beside: the gain is that of the window",
 		},
 	}
 	for _, c := range []struct {

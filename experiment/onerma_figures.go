@@ -26,7 +26,8 @@ var oneRMAChoices = []string{
 	"congestion control aims at delays of RTT / 2 in the client's NIC, 1.5 RTT behind it; windows: 0.01 to 64 operations",
 	"the NIC has no PCIe bus: it reads and writes memory at once; encryption takes no time",
 	"RoCEv2: same links, NICs that take no time, a connection per pair of hosts, path MTU 4096, 16 READs in flight, no loss",
-	"RoCEv2, PFC: as RoCEv2, and the switch pauses a host when 100 KB of its frames wait, until fewer do; links count the preamble and gap of frames, too",
+	"RoCEv2, PFC: as RoCEv2, and the switch pauses a host when 100 KB of its frames wait, until fewer do;",
+	"  links count the preamble and gap of frames, too",
 	"a RoCEv2 NIC sends one response at a time, even to READs of different connections; hardware interleaves their packets",
 	"a link delays a frame by a quarter of the round trip and by the time that its bytes take; the switch drops nothing",
 }

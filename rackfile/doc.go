@@ -122,6 +122,7 @@
 //	      pool: "web0,web1"  # with vip: hosts that get new connections, at most 8. Required with it.
 //	      drain: web0        # with vip: hosts that keep their connections and get no new ones. Default none.
 //	      capacity: 65536    # with action lookup: slots of 64 bytes on each server, 1 to 1073741824. Default 65536.
+//	      hash: crc32        # with action lookup: the function that makes the place of an entry, and its key: mix, crc32, or one of a Go module of your own (lookuptable.RegisterHash). Default mix.
 //	      cells: 512         # with action lookup: cells on each server for packets, 1 to 65536. Default 512.
 //	      cell: 2048         # with action lookup: bytes of a cell, 512, 1024, 2048 or 4096. Default 2048.
 //	      cache: 1024        # with action lookup: entries that the switch keeps, 0 to 65536. Default 1024.

@@ -21,7 +21,8 @@ type Hash struct {
 	// stands for that of Mix.
 	Of func(k Key) uint64
 	// Key returns the key of a frame's or an entry's flow (or destination, with match=destination): frames
-	// with equal keys share an entry. It cannot change V6 and Mask. nil means that a key stays as it is.
+	// with equal keys share an entry. It cannot change V6 and Mask. Its result has the address of a machine in Dst, and is the
+	// result for itself, too: lists of entries have keys that it has made. nil means that a key stays as it is.
 	Key func(k Key) Key
 }
 

@@ -74,6 +74,10 @@ func TestRegisteredKey(t *testing.T) {
 	if st := s.m.Stats(); st.Hits != 1 || st.Cached != 1 {
 		t.Errorf("%+v", st)
 	}
+	list := s.entries() // of the key that was made
+	if s.add(true, list...); len(list) != 1 || len(s.entries()) != 0 {
+		t.Errorf("listed: %q; after these were removed: %q", list, s.entries())
+	}
 	if got := (&Layout{Hash: hashOf("conversation")}).Hash.keyed(Key{V6: true, Mask: 3, Proto: 6}); got != (Key{V6: true, Mask: 3}) {
 		t.Errorf("the key is %+v", got)
 	}

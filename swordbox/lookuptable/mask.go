@@ -193,8 +193,11 @@ func (m Masks) check(r *rules.Rule) error {
 // is the number of the entry's mask, like "mask=2 to=10.0.0.0 proto=tcp drop".
 func (l *Layout) ParseEntry(text string, address func(string) (netip.Addr, error), port func(netip.Addr) int) (Entry, error) {
 	if len(l.Masks) == 0 {
-		e, err := ParseEntry(text, l.Flow, address, port)
-		e.Key = l.Hash.keyed(e.Key)
+		p := parser{flow: l.Flow, made: l.Hash.Key != nil, address: address, port: port, seen: make(map[string]bool)}
+		e, err := p.parse(text)
+		if err == nil {
+			e.Key = l.Hash.keyed(e.Key)
+		}
 		return e, err
 	}
 	p := parser{flow: true, address: address, port: port, masks: l.Masks, seen: make(map[string]bool)}

@@ -49,6 +49,7 @@ func (p *parser) parse(text string) (Entry, error) {
 type parser struct {
 	e       Entry
 	flow    bool
+	made    bool   // the key may be one that Hash.Key has made, without a protocol
 	masks   []Mask // of a table with masks
 	address func(string) (netip.Addr, error)
 	port    func(netip.Addr) int
@@ -178,11 +179,11 @@ func (p *parser) check(text string) error {
 	switch {
 	case !p.seen["to"]:
 		return fmt.Errorf("entry %.100q has no destination; write to=ADDRESS", text)
-	case p.flow && (!p.seen["from"] || !p.seen["proto"]):
+	case p.flow && !p.made && (!p.seen["from"] || !p.seen["proto"]):
 		return fmt.Errorf("entry %.100q: the rule matches flows; write from=ADDRESS[:PORT] to=ADDRESS[:PORT] proto=NAME", text)
 	case !p.flow && (p.seen["from"] || p.seen["proto"] || k.DstPort != 0):
 		return fmt.Errorf("entry %.100q: the rule matches destinations; write to=ADDRESS alone, without a port", text)
-	case (k.SrcPort != 0 || k.DstPort != 0) && k.Proto != protoTCP && k.Proto != protoUDP:
+	case !p.made && (k.SrcPort != 0 || k.DstPort != 0) && k.Proto != protoTCP && k.Proto != protoUDP:
 		return fmt.Errorf("entry %.100q: only tcp and udp have ports", text)
 	}
 	if k.Proto == protoUDP && k.DstPort == rocePort && p.e.Action.Ops&rewrites != 0 {
