@@ -585,7 +585,7 @@ func TestRotationTouchesNoTransfer(t *testing.T) {
 	}
 	lender := r.process(t, 1).Lend(l, slog.New(slog.DiscardHandler))
 	client := r.process(t, 0)
-	const size, rotations, most = 1 << 16, 20, 2000
+	const size, rotations, most = 1 << 16, 20, 400
 	loan, err := host.Borrow(t.Context(), client, addr(1), size)
 	if err != nil {
 		t.Fatal(err)
@@ -619,6 +619,9 @@ func TestRotationTouchesNoTransfer(t *testing.T) {
 	for ; i < rotations || retries.Load() == 0 && i < most && len(failed) == 0; i++ { // most operations know the next key before
 		if n := lender.Rotate(); n != 1 {
 			t.Errorf("rotation %d replaces %d keys", i, n)
+		}
+		if i >= rotations && i%4 != 0 {
+			continue // keys change faster than operations end
 		}
 		for before := done.Load(); done.Load() < before+2 && len(failed) == 0; {
 			time.Sleep(time.Millisecond)
