@@ -203,12 +203,12 @@ func TestEntryText(t *testing.T) {
 		"from=fd00::1 to=[fd00::2]:80 proto=udp drop":                              "from=fd00::1 to=[fd00::2]:80 proto=udp drop",
 		"from=10.0.0.1 to=10.0.0.2 proto=icmp src=10.0.0.4":                        "from=10.0.0.1 to=10.0.0.2 proto=icmp src=10.0.0.4",
 	} {
-		e, err := ParseEntry(text, true, address, port)
+		e, err := (&Layout{Flow: true}).ParseEntry(text, address, port)
 		if err != nil || e.String() != want {
 			t.Errorf("%s: %v, %v", text, &e, err)
 			continue
 		}
-		if again, err := ParseEntry(want, true, address, port); err != nil || again != e {
+		if again, err := (&Layout{Flow: true}).ParseEntry(want, address, port); err != nil || again != e {
 			t.Errorf("%s is read as %v: %v", want, &again, err)
 		}
 	}
@@ -227,11 +227,11 @@ func TestEntryText(t *testing.T) {
 		"to=1.1.1.2 fast":                                      "unknown",
 		"to=0.0.0.0":                                           "no address of a machine",
 	} {
-		if _, err := ParseEntry(text, true, address, port); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := (&Layout{Flow: true}).ParseEntry(text, address, port); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	if _, err := ParseEntry("to=1.1.1.2 from=1.1.1.1", false, address, port); err == nil {
+	if _, err := (&Layout{Flow: false}).ParseEntry("to=1.1.1.2 from=1.1.1.1", address, port); err == nil {
 		t.Error("a destination with a source")
 	}
 }

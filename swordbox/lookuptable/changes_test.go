@@ -91,7 +91,7 @@ func TestChangesOfOneKeyInOrder(t *testing.T) {
 // homes returns the text of two flows whose home slots are d slots apart.
 func homes(l *Layout, d int) (one, other string) {
 	home := func(i int) int {
-		e, _ := ParseEntry(flowsOf(i + 1)[i], true, nil, nil)
+		e, _ := (&Layout{Flow: true}).ParseEntry(flowsOf(i + 1)[i], nil, nil)
 		_, h := l.Place(e.Key.Hash())
 		return h
 	}
@@ -465,7 +465,7 @@ func TestEntriesOverAFormerTable(t *testing.T) {
 		}
 		table, missing := s.m.tables[0], 0
 		for _, f := range flows {
-			e, err := ParseEntry(f, true, netip.ParseAddr, s.m.port)
+			e, err := (&Layout{Flow: true}).ParseEntry(f, netip.ParseAddr, s.m.port)
 			if err != nil {
 				t.Fatal(err)
 			}

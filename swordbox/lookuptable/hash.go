@@ -15,8 +15,8 @@ import (
 // entry is. The switch calls its functions for each frame, so they must neither block nor allocate,
 // and the same argument must always have the same result.
 type Hash struct {
-	// Name is the value of the key, and Doc is one line for people.
-	Name, Doc string
+	// Name is the value of the key.
+	Name string
 	// Of returns the hash of a key, from which Layout.Place computes the server and the home slot. nil
 	// stands for that of Mix.
 	Of func(k Key) uint64
@@ -33,8 +33,8 @@ const (
 )
 
 var named = map[string]Hash{
-	Mix:   {Name: Mix, Doc: "multiplications and shifts, over 64 bits"},
-	CRC32: {Name: CRC32, Doc: "the CRC of Ethernet over addresses, ports and protocol", Of: crcOf},
+	Mix:   {Name: Mix},
+	CRC32: {Name: CRC32, Of: crcOf},
 }
 
 // RegisterHash adds a hash of another module, under a name of small letters, digits and dashes. Init

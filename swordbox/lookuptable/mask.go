@@ -189,21 +189,6 @@ func (m Masks) check(r *rules.Rule) error {
 	return nil
 }
 
-// ParseEntry reads an entry of the table, as the function ParseEntry does. With masks, the first word
-// is the number of the entry's mask, like "mask=2 to=10.0.0.0 proto=tcp drop".
-func (l *Layout) ParseEntry(text string, address func(string) (netip.Addr, error), port func(netip.Addr) int) (Entry, error) {
-	if len(l.Masks) == 0 {
-		p := parser{flow: l.Flow, made: l.Hash.Key != nil, address: address, port: port, seen: make(map[string]bool)}
-		e, err := p.parse(text)
-		if err == nil {
-			e.Key = l.Hash.keyed(e.Key)
-		}
-		return e, err
-	}
-	p := parser{flow: true, address: address, port: port, masks: l.Masks, seen: make(map[string]bool)}
-	return p.parse(text)
-}
-
 // Text returns the text of an entry, which ParseEntry reads.
 func (l *Layout) Text(e *Entry) string {
 	if n := int(e.Key.Mask); n > 0 && n <= len(l.Masks) {

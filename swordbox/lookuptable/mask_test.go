@@ -166,7 +166,7 @@ func TestTextUnderMasks(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := ParseEntry("to=10.0.0.1 dport=7", false, netip.ParseAddr, nil); err == nil || !strings.Contains(err.Error(), "has no masks") {
+	if _, err := (&Layout{Flow: false}).ParseEntry("to=10.0.0.1 dport=7", netip.ParseAddr, nil); err == nil || !strings.Contains(err.Error(), "has no masks") {
 		t.Errorf("%v", err)
 	}
 }

@@ -18,13 +18,17 @@ var entryKeys = []string{"from", "to", "proto", "src", "dst", "dscp", "egress", 
 // protocols are the names of protocols in the text of entries.
 var protocols = map[string]uint8{"icmp": protoICMP, "tcp": protoTCP, "udp": protoUDP, "icmpv6": protoICMPv6}
 
-// ParseEntry reads an entry: words like "from=10.0.0.1:1234 to=10.0.0.2:80 proto=tcp dst=10.0.0.3:8080
-// dscp=46". The key consists of `from`, `to` and `proto`, or of `to` alone if `flow` is false. The
-// function address returns the address of a host by its name. The function port returns the port of
-// the switch to an address.
-func ParseEntry(text string, flow bool, address func(string) (netip.Addr, error), port func(netip.Addr) int) (Entry, error) {
-	p := parser{flow: flow, address: address, port: port, seen: make(map[string]bool)}
-	return p.parse(text)
+// ParseEntry reads an entry of the table: words like "from=10.0.0.1:1234 to=10.0.0.2:80 proto=tcp dst=10.0.0.3:8080
+// dscp=46". The key consists of `from`, `to` and `proto`, or of `to` alone if Flow is false. With masks, the first word
+// is the number of the entry's mask, like "mask=2 to=10.0.0.0 proto=tcp drop". The function address returns the address
+// of a host by its name. The function port returns the port of the switch to an address.
+func (l *Layout) ParseEntry(text string, address func(string) (netip.Addr, error), port func(netip.Addr) int) (Entry, error) {
+	p := parser{flow: l.Flow || len(l.Masks) > 0, masks: l.Masks, made: l.Hash.Key != nil, address: address, port: port, seen: make(map[string]bool)}
+	e, err := p.parse(text)
+	if err == nil {
+		e.Key = l.Hash.keyed(e.Key)
+	}
+	return e, err
 }
 
 func (p *parser) parse(text string) (Entry, error) {

@@ -69,7 +69,7 @@ func TestWordsOfEntries(t *testing.T) {
 		"dst=10.0.0.7 proto=udp":       "! twice",
 		"dst=ms0:80 dscp=5 egress=ms0": "dst=10.0.0.9:80 dscp=5 egress=port0",
 	} {
-		e, err := ParseEntry(flow+" "+text, true, hostsOfText, portsOfText)
+		e, err := (&Layout{Flow: true}).ParseEntry(flow+" "+text, hostsOfText, portsOfText)
 		if wrong, ok := strings.CutPrefix(want, "! "); ok {
 			if err == nil || !strings.Contains(err.Error(), wrong) {
 				t.Errorf("%s: %v, %v, want %s", text, &e, err, wrong)
@@ -117,7 +117,7 @@ func TestKeysOfEntries(t *testing.T) {
 		{false, "drop", "no destination"},
 		{false, "to=10.0.0.2 dst=fd00::3", "mixes"},
 	} {
-		e, err := ParseEntry(tc.text, tc.flow, hostsOfText, portsOfText)
+		e, err := (&Layout{Flow: tc.flow}).ParseEntry(tc.text, hostsOfText, portsOfText)
 		switch {
 		case tc.want == "" && (err != nil || e.String() != tc.text):
 			t.Errorf("%s: %v, %v", tc.text, &e, err)
