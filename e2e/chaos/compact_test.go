@@ -1,8 +1,6 @@
 package chaos
 
 import (
-	"context"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,8 +12,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/topo/hostd"
 )
 
 // inOneProcess is a compact rack.
@@ -70,9 +66,7 @@ var _ = fixture.InContainers() || Describe("a compact rack", Ordered, func() {
 	for _, host := range []string{"cn0", "ms0", "cn1", "ms1"} {
 		It("goes on when the NIC of "+host+" panics, and says why it has", func() {
 			while(host, func() {
-				client := control.NewClient(paths.Socket(host))
-				// The crash may end the connection before the answer is sent. The state says whether the NIC has panicked.
-				_ = client.Call(context.Background(), http.MethodPost, hostd.PathNICPanic, struct{}{}, nil)
+				rack.PanicNIC(host)
 				Eventually(rack.State(host), fixture.Patience).Should(Equal("crashed"))
 			})
 			Expect(rack.Run("status").Stdout).To(ContainSubstring(host + ": the NIC panicked: planted by a test"))

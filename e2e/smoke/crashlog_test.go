@@ -2,9 +2,7 @@ package smoke
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"net/http"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -14,9 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
-	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
@@ -36,9 +31,7 @@ var _ = Describe("a log of JSON", func() {
 	It("has one record of whatever ends a daemon", func() {
 		r := fixture.New(fixture.Small)
 		Expect(r.Up("--log-format", "json")).To(fixture.HaveExited(0))
-		client := control.NewClient(rackfile.PathsOf(r.Name).Socket("cn0"))
-		// The crash may end the connection before the answer is sent. The log says whether the NIC has panicked.
-		_ = client.Call(context.Background(), http.MethodPost, hostd.PathNICPanic, struct{}{}, nil)
+		r.PanicNIC("cn0")
 		var s rack.Status
 		r.JSON(&s, "status")
 		at := s.Switch.PID
