@@ -62,8 +62,10 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := os.MkdirAll(cfg.State.Slots(), 0o755); err != nil {
 		return err
 	}
-	tick := time.NewTicker(look)
-	defer tick.Stop()
+	next, err := rounds(ctx, cfg.Kubelet, look)
+	if err != nil {
+		cfg.Log.Warn("a kubelet that starts is seen later", "folder", cfg.Kubelet, "error", err)
+	}
 	first := true
 	for {
 		a.step(ctx, first)
@@ -71,7 +73,7 @@ func Run(ctx context.Context, cfg Config) error {
 		select {
 		case <-ctx.Done():
 			return a.end()
-		case <-tick.C:
+		case <-next:
 		}
 	}
 }

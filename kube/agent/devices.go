@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -123,8 +124,11 @@ func (d *devices) gone() bool {
 	return err != nil
 }
 
-// registerWait bounds how long the kubelet may take to register the plugin.
+// registerWait bounds how long the kubelet may take to register the plugin. redial says how soon its socket is tried again: it is
+// there shortly before the kubelet listens at it.
 const registerWait = 5 * time.Second
+
+var redial = grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 2 * time.Millisecond, Multiplier: 1.6, MaxDelay: 100 * time.Millisecond}}
 
 // register makes the socket again, and registers with the kubelet.
 func (d *devices) register(ctx context.Context) error {
@@ -139,14 +143,14 @@ func (d *devices) register(ctx context.Context) error {
 	d.server = grpc.NewServer()
 	api.RegisterDevicePluginServer(d.server, d)
 	go func(s *grpc.Server) { _ = s.Serve(l) }(d.server) // it ends by stop, which closes l
-	conn, err := grpc.NewClient("unix://"+filepath.Join(d.dir, "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+filepath.Join(d.dir, kubeletSocket), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(redial))
 	if err != nil {
 		return err
 	}
 	defer conn.Close() // nothing is written any more
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
-	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{Version: api.Version, Endpoint: d.of.socket, ResourceName: d.of.name})
+	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{Version: api.Version, Endpoint: d.of.socket, ResourceName: d.of.name}, grpc.WaitForReady(true))
 	if err != nil {
 		return errors.Join(fmt.Errorf("register with the kubelet: %w", err), os.Remove(d.socket())) // so that it is tried again
 	}

@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/rdmalab/rdmalab/kube/node"
+)
+
+// kubelet takes registrations.
+type kubelet struct {
+	api.UnimplementedRegistrationServer
+	came chan string // the resources
+}
+
+func (k *kubelet) Register(_ context.Context, r *api.RegisterRequest) (*api.Empty, error) {
+	k.came <- r.GetResourceName()
+	return new(api.Empty), nil
+}
+
+// startKubelet listens at the socket in a folder, as a kubelet that starts does.
+func startKubelet(t *testing.T, dir string) *kubelet {
+	l, err := net.Listen("unix", filepath.Join(dir, kubeletSocket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, s := &kubelet{came: make(chan string, 4)}, grpc.NewServer()
+	api.RegisterRegistrationServer(s, k)
+	go func() { _ = s.Serve(l) }() // it ends by Stop
+	t.Cleanup(s.Stop)
+	return k
+}
+
+// The agent looks as soon as a kubelet has made its socket, and not only after its interval, which is an hour here.
+func TestRoundsSeeAKubelet(t *testing.T) {
+	dir := t.TempDir()
+	next, err := rounds(t.Context(), dir, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "other.sock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	startKubelet(t, dir)
+	<-next
+}
+
+// A folder that cannot be watched is no reason to stop: the interval counts.
+func TestRoundsWithoutAFolder(t *testing.T) {
+	next, err := rounds(t.Context(), filepath.Join(t.TempDir(), "none"), time.Millisecond)
+	if err == nil {
+		t.Error("a folder that is not there is watched")
+	}
+	<-next
+}
+
+// A kubelet that has made its socket, and does not listen yet, gets the registration when it does.
+func TestRegisterWaits(t *testing.T) {
+	dir := t.TempDir()
+	d := newDevices(resourcePort, dir, node.State(t.TempDir()), 1)
+	defer d.stop()
+	done := make(chan error)
+	go func() { done <- d.register(t.Context()) }()
+	for d.gone() { // until the plugin listens, so that it is about to register
+		time.Sleep(time.Millisecond)
+	}
+	k := startKubelet(t, dir)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if name := <-k.came; name != resourcePort.name {
+		t.Errorf("registered %q", name)
+	}
+}
