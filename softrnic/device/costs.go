@@ -71,17 +71,17 @@ func (p *costs) made(now clock.Time, out *packetio.Batch) {
 	out.Reset()
 }
 
-// due handles the frames of device d that have spent their time.
-func (p *costs) due(d *Device, now clock.Time) {
+// due handles the frames of a device that have spent their time.
+func (p *costs) due(c *core, now clock.Time) {
 	if p.nic == nil {
 		return
 	}
 	p.nic.Due(now, &p.in, &p.out)
 	if len(p.out.Frames) > 0 {
-		d.egress.send(d, &p.out)
+		c.egress.send(c, &p.out)
 	}
 	if len(p.in.Frames) > 0 {
-		d.handle(now, p.in.Frames)
+		c.handle(now, p.in.Frames)
 		p.in.Reset()
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
@@ -53,62 +52,12 @@ const defaultSpin = 50 * time.Microsecond
 
 // Device is a running NIC.
 type Device struct {
-	clock *real.Clock
-	link  link
-	spin  time.Duration
+	core  core
+	turns turns
 	seed  atomic.Uint64 // seed of the next context
 
-	mu      sync.Mutex // guards the fields up to ending, except pace and the atomics of polls
-	e       *engine.Engine
-	second  secondNIC // the other NIC at the port
-	costs   costs
-	egress  egress
-	rx, out packetio.Batch
-	waits
-	polls
-	armed clock.Time // when the progress goroutine wakes up without being notified
-	tracing
-	ending
-
-	kick  signal        // ends the pause in which the progress goroutine leaves the port to an application
 	done  chan struct{} // closed when the progress goroutine has returned
 	close func() error
-}
-
-// link is the device's port and what belongs to it.
-type link struct {
-	port   packetio.Port
-	waiter packetio.Waiter
-	// carrier is the port if it has no thread that moves its frames, else nil.
-	carrier packetio.Carrier
-}
-
-// release unlocks mu, the lock of the device, after a step that has sent nothing. Frames that came
-// meanwhile at a carrier are left to the thread that was inside.
-func (l *link) release(mu *sync.Mutex) {
-	mu.Unlock()
-	if l.carrier != nil {
-		l.carrier.Carry()
-	}
-}
-
-// waits has the application threads that are blocked in the device.
-type waits struct {
-	seen    uint64 // the engine's Activity when the conditions of the waiters were last checked
-	waiting []*waiter
-	free    []*waiter // for reuse
-}
-
-// polls says which threads poll the port.
-type polls struct {
-	spinner    bool             // an application thread polls in await
-	pace       pollpace.Spinner // pace of the thread that polls in await, which alone uses it
-	idle       bool             // the last step found nothing to do, and its thread must pause
-	emptyPolls int              // consecutive polls that found nothing, since the last wait of an application
-	// polled counts the polls of completion queues by applications. polling is a copy of spinner that
-	// the progress goroutine reads without the lock.
-	polled  atomic.Uint64
-	polling atomic.Bool
 }
 
 // Open starts a NIC. On error the caller still owns the port and the waiter.
@@ -129,18 +78,24 @@ func Open(cfg Config) (*Device, error) {
 	}
 	cfg.Spin = cmp.Or(cfg.Spin, defaultSpin)
 	d := &Device{
-		clock: cfg.Clock, link: link{port: cfg.Port, waiter: cfg.Waiter}, spin: cfg.Spin, e: e, second: secondNIC{nic: cfg.Second}, waits: waits{seen: e.Activity()},
-		kick: make(signal, 1), done: make(chan struct{}), ending: ending{tell: cfg.Broken},
+		core: core{
+			clock: cfg.Clock, link: link{port: cfg.Port, waiter: cfg.Waiter}, e: e, second: secondNIC{nic: cfg.Second},
+			waiters: waiters{seen: e.Activity()}, ending: ending{tell: cfg.Broken},
+		},
+		done: make(chan struct{}),
 	}
-	if err := d.egress.start(cfg.Queues); err != nil {
+	c := &d.core
+	d.turns = turns{core: c, spin: cfg.Spin, kick: make(signal, 1)}
+	if err := c.egress.start(cfg.Queues); err != nil {
 		return nil, fmt.Errorf("device: %w", err)
 	}
-	d.costs.start(d.e, cfg.Costs, cfg.Seed)
-	_, d.pace.Inside = cfg.Port.(interface{ InProcess() })
+	c.costs.start(c.e, cfg.Costs, cfg.Seed)
+	_, c.inside = cfg.Port.(interface{ InProcess() })
+	d.turns.pace.Inside = c.inside
 	d.seed.Store(cfg.Seed)
 	d.close = sync.OnceValue(d.shutDown)
-	if d.link.carrier, _ = cfg.Port.(packetio.Carrier); d.link.carrier != nil {
-		d.link.carrier.Serve(d.serve, cfg.Waiter.Wake)
+	if c.link.carrier, _ = cfg.Port.(packetio.Carrier); c.link.carrier != nil {
+		c.link.carrier.Serve(c.serve, cfg.Waiter.Wake)
 	}
 	go d.run()
 	return d, nil
@@ -151,11 +106,12 @@ func Open(cfg Config) (*Device, error) {
 func (d *Device) Close() error { return d.close() }
 
 func (d *Device) shutDown() error {
-	d.With(func(*engine.Engine) { end(d, d.entered) })
-	d.link.waiter.Wake()
-	d.kick.raise()
+	c := &d.core
+	d.Step(func(now clock.Time, _ *engine.Engine) { c.end(now) })
+	c.link.waiter.Wake()
+	d.turns.kick.raise()
 	<-d.done
-	return errors.Join(d.link.port.Close(), d.link.waiter.Close())
+	return errors.Join(c.link.port.Close(), c.link.waiter.Close())
 }
 
 // Context opens the device for an application of this process. Each context has its own random
@@ -164,25 +120,25 @@ func (d *Device) Context() verbs.Context { return d.HangingContext(nil) }
 
 // HangingContext is like Context, but the application of the new context can be stopped by h.
 func (d *Device) HangingContext(h *Hang) verbs.Context {
-	rt := NewRuntime(d.clock, d.seed.Add(1))
+	rt := NewRuntime(d.core.clock, d.seed.Add(1))
 	rt.hang = h
-	return verbsengine.New(&shell{Runtime: rt, d: d})
+	return verbsengine.New(&shell{Runtime: rt, core: &d.core, turns: &d.turns})
 }
 
 // Down crashes the NIC; see engine.Engine.Down. The link stays.
 func (d *Device) Down() {
-	d.With(func(e *engine.Engine) {
-		e.Down(d.entered)
-		d.egress.clear(d.entered)
+	d.Step(func(now clock.Time, e *engine.Engine) {
+		e.Down(now)
+		d.core.egress.clear(now)
 	})
 }
 
 // Up starts the NIC again, with empty tables.
 func (d *Device) Up() {
 	d.With(func(e *engine.Engine) {
-		if !d.dead {
+		if !d.core.ending.dead {
 			e.Up()
-			d.costs.restart(e)
+			d.core.costs.restart(e)
 		}
 	})
 }
@@ -191,32 +147,35 @@ func (d *Device) SetLink(up bool) { d.With(func(e *engine.Engine) { e.SetLink(up
 
 // With calls f with exclusive use of the engine, for listings and fault plans. f must not block.
 func (d *Device) With(f func(e *engine.Engine)) {
-	d.enter()
-	defer leaveSafely(d)
-	f(d.e)
+	d.Step(func(_ clock.Time, e *engine.Engine) { f(e) })
 }
 
-// end makes the NIC unusable for good, wakes all waiters, and drops frames that were not sent.
-func end(d *Device, now clock.Time) {
-	d.dead = true
-	d.e.Down(now)
-	d.second.down()
-	d.egress.clear(now)
-	d.e.Notify() // even if the NIC was already down
+// Step is With, and passes the time of the NIC, too.
+func (d *Device) Step(f func(now clock.Time, e *engine.Engine)) {
+	now := d.core.enter()
+	defer d.core.leaveSafely()
+	f(now, d.core.e)
 }
 
 // Counters returns a copy of the NIC's counters.
 func (d *Device) Counters() (c metrics.NIC) {
 	d.With(func(e *engine.Engine) {
 		c = *e.Counters()
-		d.costs.count(&c)
+		d.core.costs.count(&c)
 	})
 	return c
 }
 
+// QueueSamples returns the counters of the NIC's egress queues, by the names of the mlx5 driver; nil if it
+// has none. Priorities that have sent nothing and were not paused are left out.
+func (d *Device) QueueSamples() (list []metrics.Sample) {
+	d.Step(func(now clock.Time, _ *engine.Engine) { list = d.core.egress.samples(now) })
+	return list
+}
+
 // Err returns why the port became unusable; nil while it works.
 func (d *Device) Err() error {
-	d.mu.Lock()
-	defer d.link.release(&d.mu)
-	return d.failure
+	d.core.mu.Lock()
+	defer d.core.release()
+	return d.core.ending.failure
 }

@@ -242,7 +242,7 @@ func TestNICComesBack(t *testing.T) {
 func TestPortFailureEndsTheNIC(t *testing.T) {
 	d := openPair(t, -1, memcable.Config{})
 	a := newNode(t, d[0].Context())
-	must(t, d[0].link.port.Close())
+	must(t, d[0].core.link.port.Close())
 	if err := a.cq.Wait(a.in(5 * time.Second)); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("Wait: %v", err)
 	}

@@ -8,6 +8,6 @@
 // application polls, that goroutine does not touch the port, because waking it for each packet
 // would cost more than the packet.
 //
-// Locks: Device.mu guards the engine, the port and the batches, and is held for one step (one
+// Locks: core.mu guards the engine, the port and the batches, and is held for one step (one
 // receive batch, one list of work requests). The engine is single-threaded and has no lock.
 package device

@@ -44,11 +44,11 @@ func (g *egress) control(now clock.Time, rx *packetio.Batch) {
 	rx.Frames = kept
 }
 
-// send sends the frames of a batch of device d, or queues them and sends those that may leave now. It
+// send sends the frames of a batch of a device, or queues them and sends those that may leave now. It
 // resets the batch.
-func (g *egress) send(d *Device, frames *packetio.Batch) {
+func (g *egress) send(c *core, frames *packetio.Batch) {
 	if g.bank != nil {
-		now := d.clock.Now()
+		now := c.clock.Now()
 		for _, f := range frames.Frames {
 			g.bank.Offer(now, -1, 0, f, "")
 		}
@@ -59,18 +59,18 @@ func (g *egress) send(d *Device, frames *packetio.Batch) {
 	if len(frames.Frames) == 0 {
 		return
 	}
-	d.mark(pathtrace.Sending)
-	if _, err := d.link.port.Send(frames); err != nil {
-		d.fail(err)
+	c.mark(pathtrace.Sending)
+	if _, err := c.link.port.Send(frames); err != nil {
+		c.fail(err)
 	}
-	d.mark(pathtrace.Sent)
+	c.mark(pathtrace.Sent)
 	frames.Reset()
 }
 
-// due sends the frames of device d whose time has come.
-func (g *egress) due(d *Device, now clock.Time) {
+// due sends the frames of a device whose time has come.
+func (g *egress) due(c *core, now clock.Time) {
 	if g.bank != nil && g.bank.Deadline() <= now {
-		g.send(d, &g.none)
+		g.send(c, &g.none)
 	}
 }
 
@@ -81,15 +81,12 @@ func (g *egress) clear(now clock.Time) {
 	}
 }
 
-// QueueSamples returns the counters of a NIC's egress queues, by the names of the mlx5 driver; nil if it
-// has none. Priorities that have sent nothing and were not paused are left out.
-func QueueSamples(d *Device) (list []metrics.Sample) {
-	d.enter()
-	defer leaveSafely(d)
-	if d.egress.bank == nil {
+// samples returns the counters of Device.QueueSamples.
+func (g *egress) samples(now clock.Time) (list []metrics.Sample) {
+	if g.bank == nil {
 		return nil
 	}
-	for _, q := range d.egress.bank.Port(d.entered, 0) {
+	for _, q := range g.bank.Port(now, 0) {
 		if q.TxPackets == 0 && q.RxPause == 0 {
 			continue
 		}

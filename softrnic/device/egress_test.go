@@ -22,7 +22,7 @@ func withQueues(c *Config) {
 
 // sample returns a counter of the NIC's queues, 0 if it is not listed.
 func sample(d *Device, name string) uint64 {
-	for _, s := range QueueSamples(d) {
+	for _, s := range d.QueueSamples() {
 		if s.Name == name {
 			return s.Value
 		}
@@ -43,11 +43,11 @@ func TestQueuedNICObeysPauses(t *testing.T) {
 	a.one(t)
 	pause := func(quanta uint16) {
 		d[1].With(func(*engine.Engine) {
-			d[1].out.Add(0, (&wire.Pause{Enabled: 1, Time: [8]uint16{quanta}}).AppendTo(nil))
+			d[1].core.out.Add(0, (&wire.Pause{Enabled: 1, Time: [8]uint16{quanta}}).AppendTo(nil))
 			var now packetio.Batch
-			now.Frames = append(now.Frames, d[1].out.Frames...)
-			d[1].out.Reset()
-			if _, err := d[1].link.port.Send(&now); err != nil {
+			now.Frames = append(now.Frames, d[1].core.out.Frames...)
+			d[1].core.out.Reset()
+			if _, err := d[1].core.link.port.Send(&now); err != nil {
 				t.Error(err)
 			}
 		})
@@ -70,9 +70,9 @@ func TestQueuedNICObeysPauses(t *testing.T) {
 	}
 	a.one(t) // the pause ends by itself
 	if sample(d[0], "rx_prio0_pause_transition") == 0 || sample(d[0], "rx_prio0_pause_duration") == 0 {
-		t.Errorf("counters %v", QueueSamples(d[0]))
+		t.Errorf("counters %v", d[0].QueueSamples())
 	}
-	if s := QueueSamples(d[0]); !strings.HasPrefix(s[0].Name, "tx_prio0_") {
+	if s := d[0].QueueSamples(); !strings.HasPrefix(s[0].Name, "tx_prio0_") {
 		t.Errorf("the first counter is %s", s[0].Name)
 	}
 }
@@ -81,13 +81,13 @@ func TestQueuedNICObeysPauses(t *testing.T) {
 func TestQueuesOfACrashedNIC(t *testing.T) {
 	d := openPair(t, 0, memcable.Config{}, withQueues)
 	d[0].With(func(*engine.Engine) {
-		now := d[0].clock.Now()
-		d[0].egress.bank.Pause(now, 0, 0, 0xffff)
-		d[0].egress.bank.Offer(now, -1, 0, packetio.Frame{Data: make([]byte, 60)}, "")
+		now := d[0].core.clock.Now()
+		d[0].core.egress.bank.Pause(now, 0, 0, 0xffff)
+		d[0].core.egress.bank.Offer(now, -1, 0, packetio.Frame{Data: make([]byte, 60)}, "")
 	})
 	d[0].Down()
 	d[0].With(func(*engine.Engine) {
-		if u := d[0].egress.bank.Used(); u.Total() != 0 {
+		if u := d[0].core.egress.bank.Used(); u.Total() != 0 {
 			t.Errorf("%+v", u)
 		}
 	})

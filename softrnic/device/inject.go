@@ -7,22 +7,13 @@ import (
 )
 
 // FailQP makes a queue pair fail; see engine.Engine.FailQP.
-func (d *Device) FailQP(n wire.QPN) error {
-	now := d.enter()
-	defer leaveSafely(d)
-	return d.e.FailQP(now, n, &d.out)
+func (d *Device) FailQP(n wire.QPN) (err error) {
+	d.Step(func(now clock.Time, e *engine.Engine) { err = e.FailQP(now, n, &d.core.out) })
+	return err
 }
 
 // OverrunCQs makes the completion queues of a queue pair overrun; see engine.Engine.OverrunCQs.
-func (d *Device) OverrunCQs(n wire.QPN) error {
-	now := d.enter()
-	defer leaveSafely(d)
-	return d.e.OverrunCQs(now, n, &d.out)
-}
-
-// Step calls f with exclusive use of the engine, as With does, and with the time of the NIC.
-func Step(d *Device, f func(now clock.Time, e *engine.Engine)) {
-	now := d.enter()
-	defer leaveSafely(d)
-	f(now, d.e)
+func (d *Device) OverrunCQs(n wire.QPN) (err error) {
+	d.Step(func(now clock.Time, e *engine.Engine) { err = e.OverrunCQs(now, n, &d.core.out) })
+	return err
 }

@@ -15,20 +15,20 @@ type Panic struct {
 
 func (p *Panic) Error() string { return fmt.Sprintf("the NIC panicked: %v", p.Value) }
 
-// ending says how the NIC ends. Its fields but tell are guarded by Device.mu.
+// ending says how the NIC ends. Its fields but tell are guarded by core.mu.
 type ending struct {
 	dead    bool         // closed or failed; never reset
 	failure error        // why the port became unusable
 	tell    func(*Panic) // Config.Broken: what happens when the NIC panics
-	planted bool         // see PlantPanic
+	planted bool         // see Device.PlantPanic
 }
 
 // PlantPanic makes the NIC panic in its next step that handles frames or timers. It is for tests.
-func PlantPanic(d *Device) {
-	d.mu.Lock()
-	d.planted = true
-	d.link.release(&d.mu)
-	d.link.waiter.Wake()
+func (d *Device) PlantPanic() {
+	d.core.mu.Lock()
+	d.core.ending.planted = true
+	d.core.release()
+	d.core.link.waiter.Wake()
 }
 
 func (p *ending) testPanic() {
@@ -39,44 +39,34 @@ func (p *ending) testPanic() {
 }
 
 // catch, if it is deferred, ends a panic of the NIC. The caller holds mu.
-func catch(d *Device) {
+func (c *core) catch() {
 	if v := recover(); v != nil {
-		broke(d, v)
+		c.broke(v)
 	}
-}
-
-// leaveSafely is leave as a deferred function, after code that may panic.
-func leaveSafely(d *Device) {
-	if d.tell != nil {
-		if v := recover(); v != nil {
-			broke(d, v)
-		}
-	}
-	d.leave()
 }
 
 // broke ends a NIC that has panicked with value v. The caller holds mu. What the NIC had to send is
 // lost. Its tables may contradict each other, so its end may panic, too.
-func broke(d *Device, v any) {
-	first := d.failure == nil
+func (c *core) broke(v any) {
+	first := c.ending.failure == nil
 	p := &Panic{Value: v, Stack: string(debug.Stack())}
 	if first {
-		d.failure = p
+		c.ending.failure = p
 	}
 	func() {
 		defer func() { _ = recover() }()
-		end(d, d.entered)
+		c.end(c.entered)
 	}()
-	d.dead = true
-	d.out.Reset()
-	for _, w := range d.waiting { // the check of a condition may be what has panicked
+	c.ending.dead = true
+	c.out.Reset()
+	for _, w := range c.waiters.list { // the check of a condition may be what has panicked
 		select {
 		case w.result <- verbs.ErrClosed:
 		default: // it has its result
 		}
 	}
-	d.waiting = nil
+	c.waiters.list = nil
 	if first {
-		go d.tell(p)
+		go c.ending.tell(p)
 	}
 }

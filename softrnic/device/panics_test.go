@@ -12,16 +12,16 @@ import (
 
 // panicking has the ways in which a NIC of a process with others panics.
 var panicking = map[string]func(d *Device){
-	"timer or frame": PlantPanic,
+	"timer or frame": (*Device).PlantPanic,
 	"request":        func(d *Device) { d.With(func(*engine.Engine) { panic("planted") }) },
 	"program": func(d *Device) {
-		s := &shell{Runtime: NewRuntime(d.clock, 0), d: d}
+		s := &shell{Runtime: NewRuntime(d.core.clock, 0), core: &d.core, turns: &d.turns}
 		_, _, _ = s.Enter()
 		defer s.Leave()
 		panic("planted")
 	},
 	"condition": func(d *Device) {
-		go func() { _ = d.await(badCondition{}, clock.Never) }()
+		go func() { _ = d.turns.await(badCondition{}, clock.Never) }()
 		for {
 			d.With(func(e *engine.Engine) { e.Notify() })
 			if d.Err() != nil {

@@ -14,32 +14,33 @@ const pollGrace = 100 * time.Microsecond
 // run is the progress goroutine: it handles frames and timers while no application polls the NIC.
 func (d *Device) run() {
 	defer close(d.done)
+	c, t := &d.core, &d.turns
 	pause := time.NewTimer(pollGrace)
 	defer pause.Stop()
 	var polled uint64
 	for {
-		for d.busy(&polled) {
+		for t.busy(&polled) {
 			pause.Reset(pollGrace)
 			select {
 			case <-pause.C:
-			case <-d.kick:
-				polled = d.polled.Load()
+			case <-t.kick:
+				polled = t.polled.Load()
 			}
 		}
-		wait, ok := d.sleepFor()
+		wait, ok := c.sleepFor()
 		if !ok {
 			return
 		}
-		if err := d.link.waiter.Wait(wait); err != nil {
-			d.enter()
-			d.fail(err)
-			d.leave()
+		if err := c.link.waiter.Wait(wait); err != nil {
+			c.enter()
+			c.fail(err)
+			c.leave()
 			return
 		}
-		if d.busy(&polled) {
+		if t.busy(&polled) {
 			continue // an application polls and handles the frame
 		}
-		d.drain()
+		c.drain()
 	}
 }
 
@@ -49,34 +50,16 @@ const maxDrain = 16
 
 // drain handles frames and timers until there is nothing to do, or maxDrain receive batches were
 // handled.
-func (d *Device) drain() {
+func (c *core) drain() {
 	for range maxDrain {
-		now := d.enter()
-		d.armed = 0 // this goroutine is awake, so leave need not wake it for a deadline
-		found := d.progress(now)
-		d.leave()
+		now := c.enter()
+		c.armed = 0 // this goroutine is awake, so leave need not wake it for a deadline
+		found := c.progress(now)
+		c.leave()
 		if !found {
 			return
 		}
 	}
-}
-
-// busy reports whether an application polls, or has polled since the last call of busy. Such an
-// application also handles timers that are due. polled holds the value of d.polled at the last
-// call. If the device is dead, busy returns false.
-func (d *Device) busy(polled *uint64) bool {
-	n := d.polled.Load()
-	changed := n != *polled
-	*polled = n
-	if !changed && !d.polling.Load() {
-		return false
-	}
-	if !d.mu.TryLock() {
-		return true // the application is inside just now
-	}
-	defer d.link.release(&d.mu)
-	d.armed = 0 // no wake-ups for timers while an application polls
-	return !d.dead
 }
 
 // sleepFor returns how long the progress goroutine may sleep (−1 means without limit), and stores
@@ -84,21 +67,40 @@ func (d *Device) busy(polled *uint64) bool {
 // already earlier than the next deadline, sleepFor does not change it. Then the goroutine may wake
 // up once with nothing to do. If sleepFor set armed to a later time, the next post with an earlier
 // deadline would have to wake the goroutine, which costs more.
-func (d *Device) sleepFor() (time.Duration, bool) {
-	d.mu.Lock()
-	defer d.link.release(&d.mu)
-	if d.dead {
+func (c *core) sleepFor() (time.Duration, bool) {
+	c.mu.Lock()
+	defer c.release()
+	if c.ending.dead {
 		return 0, false
 	}
-	now := d.clock.Now()
-	at := d.deadline()
-	if d.armed <= now || at < d.armed {
-		d.armed = at
+	now := c.clock.Now()
+	at := c.deadline()
+	if c.armed <= now || at < c.armed {
+		c.armed = at
 	}
-	if d.armed == clock.Never {
+	if c.armed == clock.Never {
 		return -1, true
 	}
-	return d.clock.Until(d.armed), true
+	return c.clock.Until(c.armed), true
+}
+
+// busy reports whether an application polls, or has polled since the last call of busy. Such an
+// application also handles timers that are due. polled holds the value of t.polled at the last
+// call. If the device is dead, busy returns false.
+func (t *turns) busy(polled *uint64) bool {
+	n := t.polled.Load()
+	changed := n != *polled
+	*polled = n
+	if !changed && !t.polling.Load() {
+		return false
+	}
+	c := t.core
+	if !c.mu.TryLock() {
+		return true // the application is inside just now
+	}
+	defer c.release()
+	c.armed = 0 // no wake-ups for timers while an application polls
+	return !c.ending.dead
 }
 
 // signal wakes a goroutine that receives from it; its capacity is 1.

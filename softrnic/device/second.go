@@ -52,15 +52,15 @@ func (s *secondNIC) tick(now clock.Time, out *packetio.Batch) {
 // all packets. Because sending takes time, each packet is passed with the present time and not with
 // the time of the receive call. With the older time, the NIC could write data to memory after the
 // operation that reads them has timed out.
-func (d *Device) toSecond(f packetio.Frame) {
-	s := &d.second
+func (c *core) toSecond(f packetio.Frame) {
+	s := &c.second
 	s.busy = true
-	now := d.clock.Now()
+	now := c.clock.Now()
 	pass := func(b []byte) {
-		s.nic.Frame(now, 0, packetio.Frame{Data: b, Port: f.Port}, &d.out)
-		if many(&d.out) {
-			d.flush()
-			now = d.clock.Now()
+		s.nic.Frame(now, 0, packetio.Frame{Data: b, Port: f.Port}, &c.out)
+		if many(&c.out) {
+			c.flush()
+			now = c.clock.Now()
 		}
 	}
 	if f.SegSize == 0 {
@@ -94,41 +94,35 @@ func (s *secondNIC) down() {
 	}
 }
 
-// deadline returns when one of the two NICs must be called next.
-func (d *Device) deadline() clock.Time {
-	at := clock.Min(clock.Min(d.e.Deadline(), d.costs.deadline()), d.egress.deadline())
-	if d.second.nic != nil {
-		at = clock.Min(at, d.second.nic.Deadline())
-	}
-	return at
+// SecondDriver gives programs of this process access to the second NIC of a device.
+type SecondDriver struct {
+	core  *core
+	turns *turns
 }
 
-// SecondDriver gives programs of this process access to the second NIC of a device.
-type SecondDriver struct{ d *Device }
-
-func (d *Device) SecondDriver() SecondDriver { return SecondDriver{d} }
+func (d *Device) SecondDriver() SecondDriver { return SecondDriver{&d.core, &d.turns} }
 
 // Enter gives the caller exclusive use of the second NIC until Leave, and returns the time. The
 // caller must not block meanwhile.
-func (s SecondDriver) Enter() clock.Time { return s.d.enter() }
+func (s SecondDriver) Enter() clock.Time { return s.core.enter() }
 
 // Leave ends the exclusive use that Enter has given, after the second NIC has done what is due.
 func (s SecondDriver) Leave() {
-	d := s.d
-	defer leaveSafely(d)
-	d.second.tick(d.entered, &d.out)
-	if d.second.changed() {
-		d.e.Notify()
+	c := s.core
+	defer c.leaveSafely()
+	c.second.tick(c.entered, &c.out)
+	if c.second.changed() {
+		c.e.Notify()
 	}
 }
 
 // Await blocks until ready returns true, or the deadline has come (verbs.ErrTimeout), or the device
 // is closed (verbs.ErrClosed). The device calls ready with exclusive use of the second NIC.
 func (s SecondDriver) Await(ready func() bool, deadline clock.Time) error {
-	return s.d.await(readyFunc(ready), deadline)
+	return s.turns.await(readyFunc(ready), deadline)
 }
 
-func (s SecondDriver) Now() clock.Time { return s.d.clock.Now() }
+func (s SecondDriver) Now() clock.Time { return s.core.clock.Now() }
 
 // readyFunc is a condition of the second NIC.
 type readyFunc func() bool

@@ -111,9 +111,9 @@ func openSecond(t *testing.T, p packetio.Port, a *answering) *Device {
 
 // receive lets the device handle what its port has received.
 func receive(d *Device) {
-	d.enter()
-	defer d.leave()
-	d.progress(d.clock.Now())
+	d.core.enter()
+	defer d.core.leave()
+	d.core.progress(d.core.clock.Now())
 }
 
 // slowPort is a port whose Send takes some time.

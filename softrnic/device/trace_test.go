@@ -45,7 +45,7 @@ func TestTraceOfAWrite(t *testing.T) {
 	if len(events) != len(want) {
 		t.Errorf("%d events, want %d", len(events), len(want))
 	}
-	if d[0].clock.Monotonic(clock.Time(0)) > events[0].At {
+	if d[0].core.clock.Monotonic(clock.Time(0)) > events[0].At {
 		t.Error("the events are not of the machine's clock")
 	}
 }

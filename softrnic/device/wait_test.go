@@ -21,25 +21,25 @@ func (c *told) Patient() bool             { return c.patient }
 func TestPatientThreadsDoNotPoll(t *testing.T) {
 	d, _, _ := newPair(t, time.Hour, memcable.Config{})
 	locked := func(f func()) {
-		d[0].enter()
-		defer d[0].leave()
+		d[0].core.enter()
+		defer d[0].core.leave()
 		f()
 	}
 	for round := range 40 {
 		c := &told{patient: round%2 == 1}
-		locked(func() { d[0].setSpinner(true) }) // the test polls, so the other thread waits
+		locked(func() { d[0].turns.setSpinner(true) }) // the test polls, so the other thread waits
 		ended := make(chan error, 1)
-		go func() { ended <- d[0].await(c, clock.Never) }()
+		go func() { ended <- d[0].turns.await(c, clock.Never) }()
 		for waits := false; !waits; {
-			locked(func() { waits = len(d[0].waiting) == 1 })
+			locked(func() { waits = len(d[0].core.waiters.list) == 1 })
 		}
 		locked(func() {
-			d[0].handOver()
-			if d[0].spinner == c.patient {
-				t.Errorf("patient %v: the thread polls: %v", c.patient, d[0].spinner)
+			d[0].turns.handOver()
+			if d[0].turns.spinner == c.patient {
+				t.Errorf("patient %v: the thread polls: %v", c.patient, d[0].turns.spinner)
 			}
 			c.yes = true
-			d[0].e.Notify()
+			d[0].core.e.Notify()
 		})
 		select {
 		case err := <-ended:
@@ -55,17 +55,17 @@ func TestAPatientThreadBeginsWithoutPolling(t *testing.T) {
 	d, _, _ := newPair(t, time.Hour, memcable.Config{})
 	c := &told{patient: true}
 	ended := make(chan error, 1)
-	go func() { ended <- d[0].await(c, clock.Never) }()
+	go func() { ended <- d[0].turns.await(c, clock.Never) }()
 	for waits := false; !waits; {
-		d[0].enter()
-		if waits = len(d[0].waiting) == 1; waits {
+		d[0].core.enter()
+		if waits = len(d[0].core.waiters.list) == 1; waits {
 			c.yes = true
-			d[0].e.Notify()
+			d[0].core.e.Notify()
 		}
-		if d[0].spinner {
+		if d[0].turns.spinner {
 			t.Error("the thread polls")
 		}
-		d[0].leave()
+		d[0].core.leave()
 	}
 	must(t, <-ended)
 }
@@ -77,7 +77,7 @@ func TestAPatientThreadWaitsForAFrame(t *testing.T) {
 		must(t, b.qp.PostRecv(verbs.RecvWR{}))
 		cond := arrived{before: received(d[1]), patient: true}
 		ended := make(chan error, 1)
-		go func() { ended <- d[1].await(&cond, clock.Never) }()
+		go func() { ended <- d[1].turns.await(&cond, clock.Never) }()
 		must(t, a.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled}))
 		if wc := a.one(t); wc.Status != verbs.Success {
 			t.Fatalf("SEND %d: %v", i, wc.Status)
@@ -97,7 +97,7 @@ func (c *arrived) Ready(e *engine.Engine) bool { return e.Counters().RcvdPkts > 
 func (c *arrived) Patient() bool               { return c.patient }
 
 func received(d *Device) (n uint64) {
-	d.enter()
-	defer d.leave()
-	return d.e.Counters().RcvdPkts
+	d.core.enter()
+	defer d.core.leave()
+	return d.core.e.Counters().RcvdPkts
 }

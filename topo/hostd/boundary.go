@@ -8,7 +8,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 )
@@ -70,7 +69,7 @@ func (b *boundary) with(f func(now clock.Time)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	posts := false
-	device.Step(b.h.dev, func(now clock.Time, e *engine.Engine) {
+	b.h.dev.Step(func(now clock.Time, e *engine.Engine) {
 		f(now)
 		if len(b.plan.List(now)) > 0 {
 			e.Hooks.Faults = b.plan // from the first rule on

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
-	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 )
@@ -28,7 +27,7 @@ func CounterHelp() []metrics.Sample {
 func (h *Host) Counters() Counters {
 	nic, port, programs := h.dev.Counters(), PortCounters(h.port.Stats()), h.ipc.RefusalCounters()
 	c := Counters{Name: h.self.Name, Samples: slices.Concat(metrics.Samples(&nic), metrics.Samples(&port), metrics.Samples(&programs))}
-	c.Samples = append(c.Samples, device.QueueSamples(h.dev)...)
+	c.Samples = append(c.Samples, h.dev.QueueSamples()...)
 	if h.solo != nil {
 		s := h.solo.Stats()
 		c.Samples = append(c.Samples, s.Samples()...)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
@@ -34,7 +33,7 @@ func (h *Host) routes() *control.Mux {
 		return h.Status(), err
 	})
 	control.Handle(m, "POST "+PathNICFault, func(_ *http.Request, in NICFault) (NICFaultResult, error) { return h.failNIC(in) })
-	control.Handle(m, "POST "+PathNICPanic, func(*http.Request, none) (none, error) { device.PlantPanic(h.dev); return none{}, nil })
+	control.Handle(m, "POST "+PathNICPanic, func(*http.Request, none) (none, error) { h.dev.PlantPanic(); return none{}, nil })
 	change(PathCrashApp, func() error {
 		h.app.crash()
 		h.log.Info("application crashed")
