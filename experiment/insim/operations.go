@@ -19,7 +19,7 @@ import (
 
 // wireRun traces the packets of two clients of one compute node.
 type wireRun struct {
-	*treeRun
+	tree  *treeRun
 	frame wire.Frame
 	// owner says for each queue pair at either end of a connection which client, 1 or 2, the
 	// connection belongs to. teach is the client that opens its connections now: record enters
@@ -101,27 +101,27 @@ const (
 // published, on a rack without costs.
 func (*Sim) TreeOperations(ctx context.Context) ([]experiment.Operation, error) {
 	load := experiment.Sherman{Keys: 2000, Seed: 1, Locks: experiment.LocksDevice}
-	r := &wireRun{treeRun: &treeRun{load: load, count: 1, value: 8}, owner: make(map[wire.QPN]int)}
-	if err := r.build(ctx, simrack.Options{Trace: r.record}); err != nil {
+	r := &wireRun{tree: &treeRun{load: load, count: 1, value: 8}, owner: make(map[wire.QPN]int)}
+	if err := r.tree.build(ctx, simrack.Options{Trace: r.record}); err != nil {
 		return nil, err
 	}
-	defer r.rack.Close()
-	h := r.rack.Host("cn1")
+	defer r.tree.rack.Close()
+	h := r.tree.rack.Host("cn1")
 	for i := 1; i <= 2; i++ {
 		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) {
 			rt := ctx.Runtime()
-			for !r.ready || r.turn != i-1 {
+			for !r.tree.ready || r.turn != i-1 {
 				rt.Sleep(time.Millisecond)
 			}
 			r.teach = i
-			c, err := r.open(h, ctx, 1)
+			c, err := r.tree.open(h, ctx, 1)
 			if err == nil {
 				err = r.work(i, c, rt)
 			}
-			r.rack.Stop(err)
+			r.tree.rack.Stop(err)
 		})
 	}
-	err := run(ctx, r.rack)
+	err := run(ctx, r.tree.rack)
 	if err == nil && len(r.costs) < 6 {
 		err = errors.New("no lock was handed over")
 	}
@@ -146,7 +146,7 @@ func (r *wireRun) work(id int, c *sherman.Client, rt verbs.Runtime) error {
 			return err
 		}
 	}
-	if err := c.Insert(2*r.load.Keys+uint64(id), []byte("12345678"), soon()); err != nil { // allocates memory for pages
+	if err := c.Insert(2*r.tree.load.Keys+uint64(id), []byte("12345678"), soon()); err != nil { // allocates memory for pages
 		return err
 	}
 	if r.turn++; id == 2 {
@@ -166,7 +166,7 @@ func (r *wireRun) alone(c *sherman.Client, rt verbs.Runtime) error {
 	}
 	soon := func() clock.Time { return rt.Now().Add(time.Second) }
 	value := []byte("12345678")
-	fresh := 3 * r.load.Keys
+	fresh := 3 * r.tree.load.Keys
 	for _, op := range []struct {
 		name  string
 		bytes int

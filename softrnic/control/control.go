@@ -251,15 +251,15 @@ func NewClient(path string) *Client {
 // caller.
 func ClientOf(m *Mux) *Client { return &Client{http: http.Client{Transport: direct{m}}} }
 
-// direct is an http.RoundTripper that calls the handlers of a Mux in this process.
-type direct struct{ mux *Mux }
+// direct is an http.RoundTripper that calls a handler in this process.
+type direct struct{ handler http.Handler }
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
 	a := &reply{Response: http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r}}
-	d.mux.ServeHTTP(a, r)
+	d.handler.ServeHTTP(a, r)
 	a.Status, a.Body = http.StatusText(a.StatusCode), io.NopCloser(&a.body)
 	return &a.Response, nil
 }

@@ -69,11 +69,11 @@ type job struct {
 	cancel context.CancelFunc
 }
 
-func newApplication(h *Host) *application {
-	a := &application{h: h, jobs: make(map[*job]struct{})}
+// of makes the application that of a host, before it starts.
+func (a *application) of(h *Host) {
+	a.h, a.jobs = h, make(map[*job]struct{})
 	a.conn = hangingManager{h.conn, &a.hang}
 	a.stores = a.newStores()
-	return a
 }
 
 // start starts the services. It does nothing if the application runs, and fails if it hangs or if

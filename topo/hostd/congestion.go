@@ -2,13 +2,16 @@ package hostd
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // wakeTime is how long a daemon needs to wake up for a deadline, in real time: a paced queue pair
@@ -65,12 +68,17 @@ type CongestionChange map[string]int64
 var errCongestionOff = errors.New("congestion control of this NIC is off; the rack file turns it on")
 
 // congestionControl shows and changes the congestion control of a host's NIC.
-type congestionControl struct{ h *Host }
+type congestionControl struct {
+	host string
+	dev  *device.Device
+	time verbs.Runtime // has the NIC's clock
+	log  *slog.Logger
+}
 
 func (c congestionControl) routes(m *control.Mux) {
 	control.Handle(m, "GET "+PathCongestion, func(*http.Request, none) (Congestion, error) { return c.list(), nil })
 	control.Handle(m, "POST "+PathCongestion, func(_ *http.Request, in CongestionChange) (out Congestion, err error) {
-		c.h.dev.With(func(e *engine.Engine) {
+		c.dev.With(func(e *engine.Engine) {
 			cc := e.Config().Congestion
 			if cc == nil {
 				err = errCongestionOff
@@ -92,17 +100,16 @@ func (c congestionControl) routes(m *control.Mux) {
 		if err != nil {
 			return out, control.Errorf(http.StatusConflict, "%v", err)
 		}
-		c.h.log.Info("congestion control changed", "parameters", in)
+		c.log.Info("congestion control changed", "parameters", in)
 		return c.list(), nil
 	})
 }
 
 func (c congestionControl) list() Congestion {
-	h := c.h
-	out := Congestion{Name: h.self.Name, QPs: []CongestionQP{}}
-	now := h.base.Runtime().Now()
+	out := Congestion{Name: c.host, QPs: []CongestionQP{}}
+	now := c.time.Now()
 	var list []engine.CongestionInfo
-	h.dev.With(func(e *engine.Engine) {
+	c.dev.With(func(e *engine.Engine) {
 		if cc := e.Config().Congestion; cc != nil {
 			p := cc.Params
 			out.Params, list = &p, e.Listing().Congestion(now)

@@ -151,7 +151,8 @@ func (h *Host) open() (err error) {
 	if err := h.listen(); err != nil {
 		return err
 	}
-	h.app = newApplication(h)
+	h.app = new(application)
+	h.app.of(h)
 	if err := h.app.start(); err != nil {
 		return err
 	}
@@ -161,7 +162,9 @@ func (h *Host) open() (err error) {
 	h.boundary = boundary{h: h, plan: fault.NewVerbs(h.rack.Load().Seed, h.self.Name)}
 	h.installTears()
 	h.wg.Go(func() { h.shown.follow(h.stop) })
-	logFailures(h)
+	failures := failureLog{log: h.log, dev: h.dev}
+	failures.begin()
+	h.wg.Go(func() { failures.run(h.stop) })
 	h.ctl, err = control.Serve(rackfile.Paths{Dir: h.cfg.Dir}.Socket(h.cfg.Name), h.routes())
 	return err
 }

@@ -59,7 +59,7 @@ func (h *Host) routes() *control.Mux {
 	control.Handle(m, "DELETE "+PathTrace, func(*http.Request, none) (pathtrace.Trace, error) { return h.dev.EndTrace(), nil })
 	listings{h}.routes(m)
 	h.boundary.routes(m)
-	congestionControl{h}.routes(m)
+	congestionControl{h.self.Name, h.dev, h.base.Runtime(), h.log}.routes(m)
 	control.HandleProfile(m, h.self.Name)
 	control.HandleStream(m, "POST "+PathPerf, h.runPerf)
 	control.Handle(m, "POST "+PathRelease, h.app.releaseHeld)

@@ -3,7 +3,6 @@ package swordbox
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"reflect"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -37,8 +36,8 @@ func Requests() []handler.Request {
 		{Pattern: "POST /connections", Doc: "adopts a switch's connection that was made elsewhere", Do: serve((*Program).adopt)},
 		{Pattern: "DELETE /connections/{server}/{shard}", Doc: "ends a switch's connection", Do: serve((*Program).disown)},
 		{Pattern: "GET /lists/{name}", Doc: "a listing of a handler", Do: serve((*Program).list)},
-		{Pattern: "POST /entries", Doc: "adds entries to the table of a rule, or removes them", Do: serve(entries)},
-		{Pattern: "POST /entries/page", Doc: "a part of the table of a rule", Do: serve(page)},
+		{Pattern: "POST /entries", Doc: "adds entries to the table of a rule, or removes them", Do: serve(func(p *Program, c *handler.Call) (any, error) { return p.tables().entries(c) })},
+		{Pattern: "POST /entries/page", Doc: "a part of the table of a rule", Do: serve(func(p *Program, c *handler.Call) (any, error) { return p.tables().page(c) })},
 	}
 }
 
@@ -137,58 +136,4 @@ func (p *Program) disown(c *handler.Call) (any, error) {
 		return struct{}{}, nil
 	}
 	return nil, handler.Gone(fmt.Errorf("there is no connection to %.60s, shard %.10s", server, shard))
-}
-
-// keeper returns the handler that keeps the table of the rule id.
-func keeper(p *Program, id string) (handler.Keeper, error) {
-	list := p.rules.All()
-	for i := range list {
-		r := &list[i]
-		if r.ID != id {
-			continue
-		}
-		if k, ok := p.parts.machineFor(r).(handler.Keeper); ok {
-			return k, nil
-		}
-		return nil, handler.Refused(fmt.Errorf("rule %s has action %v; only rules of action lookup have entries", id, r.Action))
-	}
-	return nil, handler.Gone(fmt.Errorf("there is no rule %.40q; `rdmalab switch rules` lists them", id))
-}
-
-func entries(p *Program, c *handler.Call) (any, error) {
-	var in handler.Entries
-	if err := c.Body(&in); err != nil {
-		return nil, err
-	}
-	var out handler.EntriesReport
-	var err error
-	c.Step(func(ctx *pipeline.Ctx) { out, err = p.ChangeEntries(ctx, in, c.Address) })
-	return out, err
-}
-
-// ChangeEntries begins to write or remove entries in the table of rule in.Rule, as many as there is
-// room for, and does not wait until that has ended. The report says how many of these entries were
-// taken; its other counts include earlier changes of the table. address returns the address of the
-// host with a name.
-func (p *Program) ChangeEntries(c *pipeline.Ctx, in handler.Entries, address func(string) (netip.Addr, error)) (handler.EntriesReport, error) {
-	k, err := keeper(p, in.Rule)
-	if err != nil {
-		return handler.EntriesReport{}, err
-	}
-	out, err := k.Change(c, in, address)
-	return out, handler.Refused(err)
-}
-
-func page(p *Program, c *handler.Call) (any, error) {
-	var in handler.EntriesRange
-	if err := c.Body(&in); err != nil {
-		return nil, err
-	}
-	k, err := keeper(p, in.Rule)
-	if err != nil {
-		return nil, err
-	}
-	var out handler.EntriesPage
-	c.Step(func(ctx *pipeline.Ctx) { out, err = k.Page(ctx, in.Rule, in.Server, in.From) })
-	return out, handler.Refused(err)
 }
