@@ -10,14 +10,17 @@ import (
 
 // cq is the completion queue of a member (one thread). All members share one completion queue of
 // the device; cq has those of its completions that belong to this member's work requests.
-type cq struct{ m *Member }
+type cq struct {
+	m    *Member
+	list []verbs.WC // those that the thread has not polled yet; Hub.mu guards it
+}
 
 var _ verbs.CQ = (*cq)(nil)
 
-// give adds a completion to the member's queue. The caller holds mu.
-func (m *Member) give(wc verbs.WC) {
-	m.queue = append(m.queue, wc)
-	m.gate.Open()
+// give adds a completion. The caller holds mu.
+func (c *cq) give(wc verbs.WC) {
+	c.list = append(c.list, wc)
+	c.m.gate.Open()
 }
 
 // Poll takes completions of this member. If the member has none, Poll first polls the shared queue
@@ -25,7 +28,7 @@ func (m *Member) give(wc verbs.WC) {
 func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	m, h := c.m, c.m.hub
 	h.mu.Lock()
-	if len(m.queue) == 0 && h.err == nil && h.leader == nil {
+	if len(c.list) == 0 && h.err == nil && h.leader == nil {
 		h.leader = m
 		h.mu.Unlock()
 		_, err := h.poll()
@@ -33,8 +36,8 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 		h.step(err)
 	}
 	defer h.mu.Unlock()
-	n := copy(wc, m.queue)
-	m.queue = m.queue[:copy(m.queue, m.queue[n:])]
+	n := copy(wc, c.list)
+	c.list = c.list[:copy(c.list, c.list[n:])]
 	if n == 0 && h.err != nil {
 		return 0, h.err
 	}
@@ -82,7 +85,7 @@ func (c *cq) Wait(deadline clock.Time) error {
 		h.mu.Lock()
 		m.waiting = false
 		switch {
-		case len(m.queue) > 0:
+		case len(c.list) > 0:
 			h.succeed()
 			h.mu.Unlock()
 			return nil
@@ -107,7 +110,7 @@ func (c *cq) Wait(deadline clock.Time) error {
 			h.mu.Lock()
 			m.waiting = false
 			h.succeed() // if this member was chosen as the next leader, another one is chosen
-			ready := len(m.queue) > 0
+			ready := len(c.list) > 0
 			h.mu.Unlock()
 			if ready {
 				return nil
@@ -119,7 +122,7 @@ func (c *cq) Wait(deadline clock.Time) error {
 
 // lead polls for all members until this member has a completion.
 func (c *cq) lead(deadline clock.Time) error {
-	m, h := c.m, c.m.hub
+	h := c.m.hub
 	var err error
 	for err == nil {
 		var n int
@@ -127,13 +130,13 @@ func (c *cq) lead(deadline clock.Time) error {
 			err = h.cq.Wait(deadline)
 		}
 		h.mu.Lock()
-		if len(m.queue) > 0 || err != nil {
+		if len(c.list) > 0 || err != nil {
 			break
 		}
 		h.mu.Unlock()
 	}
 	h.step(err)
-	if len(m.queue) > 0 {
+	if len(c.list) > 0 {
 		err = nil
 	}
 	h.mu.Unlock()
@@ -153,6 +156,6 @@ func (c *cq) Destroy() error {
 	h := c.m.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c.m.queue = nil
+	c.list = nil
 	return nil
 }

@@ -110,6 +110,7 @@ func (h *Hub) Join() (*Member, error) {
 		return nil, fmt.Errorf("%d threads share the queue pairs already: %w", h.cfg.Members, verbs.ErrLimit)
 	}
 	m := &Member{Context: h.cfg.Context, hub: h, gate: h.cfg.Context.Runtime().NewGate()}
+	m.cq.m = m
 	h.members = append(h.members, m)
 	return m, nil
 }
@@ -216,7 +217,7 @@ func (h *Hub) take(wcs []verbs.WC) (gone []*conn) {
 		if wc.ID&1 == 0 { // a receive
 			if q := h.private[wc.QPN]; q != nil {
 				wc.ID >>= 1
-				q.member.give(wc)
+				q.member.cq.give(wc)
 			}
 			continue
 		}
@@ -233,7 +234,7 @@ func (h *Hub) take(wcs []verbs.WC) (gone []*conn) {
 		}
 		if s.q != nil && (s.signaled || wc.Status != verbs.Success) {
 			wc.ID = s.id
-			s.m.give(wc)
+			s.m.cq.give(wc)
 		}
 	}
 	return gone

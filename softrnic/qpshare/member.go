@@ -16,10 +16,9 @@ type Member struct {
 	verbs.Context
 	hub  *Hub
 	gate verbs.Gate
-	// waiting: the thread waits at gate for completions. queue has the completions that the thread has
-	// not polled yet.
+	cq   cq
+	// waiting: the thread waits at gate for completions.
 	waiting bool
-	queue   []verbs.WC
 	pending int            // number of work requests in flight
 	wrs     []verbs.SendWR // the work requests of one post, with the IDs of the hub
 }
@@ -33,7 +32,7 @@ var (
 func (m *Member) AllocPD() (verbs.PD, error) { return &pd{m.hub.pd, m}, nil }
 
 // CreateCQ returns the member's only completion queue. It ignores the depth.
-func (m *Member) CreateCQ(int) (verbs.CQ, error) { return &cq{m}, nil }
+func (m *Member) CreateCQ(int) (verbs.CQ, error) { return &m.cq, nil }
 
 // Close removes the member from the hub. Its queue pairs must have been destroyed.
 func (m *Member) Close() error {

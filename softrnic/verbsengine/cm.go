@@ -12,9 +12,12 @@ import (
 
 // ConnManager is the NIC's connection manager for the threads of one application. The queue pairs
 // that it connects may belong to any context of the same NIC.
-type ConnManager struct{ ctx *Context }
+type ConnManager struct {
+	ctx       *Context
+	listeners []*engine.CMListener // guarded by exclusive use of the engine
+}
 
-func (c *Context) ConnManager() *ConnManager { return &ConnManager{ctx: c} }
+func (c *Context) ConnManager() *ConnManager { return &c.cm }
 
 // Step calls f with exclusive use of the NIC; f must not wait. If the context was closed or the NIC
 // is down, Step fails with ErrClosed and does not call f.
@@ -69,7 +72,7 @@ func (m *ConnManager) listen(
 ) (l *engine.CMListener, err error) {
 	err = m.Step(op, func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error {
 		if l, err = open(g, s, netip.Prefix{}, backlog); err == nil {
-			m.ctx.listeners = append(m.ctx.listeners, l)
+			m.listeners = append(m.listeners, l)
 		}
 		return err
 	})
@@ -80,20 +83,20 @@ func (m *ConnManager) listen(
 func (m *ConnManager) Unlisten(l *engine.CMListener) error {
 	return m.Step("close listener", func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
 		g.Unlisten(now, l, out)
-		m.ctx.listeners = slices.DeleteFunc(m.ctx.listeners, func(o *engine.CMListener) bool { return o == l })
+		m.listeners = slices.DeleteFunc(m.listeners, func(o *engine.CMListener) bool { return o == l })
 		return nil
 	})
 }
 
-// closeListeners ends the listeners of a context. Close calls it.
-func (c *Context) closeListeners(now clock.Time, e *engine.Engine, out *packetio.Batch) {
-	if len(c.listeners) == 0 {
+// close ends the listeners. The context calls it when it is closed.
+func (m *ConnManager) close(now clock.Time, e *engine.Engine, out *packetio.Batch) {
+	if len(m.listeners) == 0 {
 		return
 	}
 	if g, err := e.GSI(); err == nil { // if the NIC is down, the listeners have already ended
-		for _, l := range c.listeners {
+		for _, l := range m.listeners {
 			g.Unlisten(now, l, out)
 		}
 	}
-	c.listeners = nil
+	m.listeners = nil
 }

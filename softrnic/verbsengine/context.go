@@ -24,8 +24,8 @@ type Context struct {
 	dms    map[*dm]struct{}
 	xrcds  map[*xrcd]struct{}
 
-	listeners []*engine.CMListener
-	owner     *engine.Owner // of the objects that are made; nil means unknown
+	cm    ConnManager
+	owner *engine.Owner // of the objects that are made; nil means unknown
 }
 
 var _ verbs.Context = (*Context)(nil)
@@ -34,7 +34,9 @@ var _ verbs.Context = (*Context)(nil)
 func New(shell Shell) *Context {
 	poller, _ := shell.(Poller)
 	poster, _ := shell.(Poster)
-	return &Context{shell: shell, poller: poller, poster: poster, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{}), dms: make(map[*dm]struct{}), xrcds: make(map[*xrcd]struct{})}
+	c := &Context{shell: shell, poller: poller, poster: poster, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{}), dms: make(map[*dm]struct{}), xrcds: make(map[*xrcd]struct{})}
+	c.cm.ctx = c
+	return c
 }
 
 func (c *Context) Runtime() verbs.Runtime { return c.shell }
@@ -128,7 +130,7 @@ func (c *Context) Close() error {
 	}
 	c.closed = true
 	e.Notify()
-	c.closeListeners(now, e, out)
+	c.cm.close(now, e, out)
 	var errs []error
 	qps, mrs := c.objects()
 	for _, q := range qps {
