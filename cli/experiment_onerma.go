@@ -56,7 +56,7 @@ func (p *rackPlatform) OneRMA(ctx context.Context, l experiment.OneRMA) (out exp
 	if l.Slow() {
 		return p.slow(ctx, &l)
 	}
-	r := &soloRun{rackPlatform: p}
+	r := &soloRun{on: p}
 	unit, err := r.soloLatency(ctx, experiment.WaySolo, soloBytes) // measured for each load, because the machine's speed changes
 	if err != nil {
 		return out, err
@@ -68,7 +68,7 @@ func (p *rackPlatform) OneRMA(ctx context.Context, l experiment.OneRMA) (out exp
 }
 
 type soloRun struct {
-	*rackPlatform
+	on   *rackPlatform
 	trip time.Duration // the measured round trip, which is the unit of results
 }
 
@@ -97,7 +97,7 @@ func (p *soloRun) trips(d time.Duration) float64 { return float64(d) / float64(p
 // config returns the configuration of a test of package perf against the server of the experiment.
 // With WayRoCE, the test's connections have the ACK timeout that all clients of experiments have.
 func (p *soloRun) config(way, test string) *perf.Config {
-	cfg := &perf.Config{Test: test, To: p.to}
+	cfg := &perf.Config{Test: test, To: p.on.to}
 	if way == experiment.WayRoCE {
 		cfg.Timeout = experiment.StallTimeout
 	}
@@ -108,12 +108,12 @@ func (p *soloRun) config(way, test string) *perf.Config {
 func (p *soloRun) soloLatency(ctx context.Context, way string, size int) (*perf.Latency, error) {
 	cfg := p.config(way, soloTests[way].lat)
 	cfg.Size, cfg.Iters = size, soloLatencies
-	res, err := p.perf(ctx, p.hosts[0], cfg)
+	res, err := p.on.perf(ctx, p.on.hosts[0], cfg)
 	if err == nil && res.Lat == nil {
 		err = errors.New("the result of the test has no latency")
 	}
 	if err != nil {
-		return nil, withNode(err, p.hosts[0])
+		return nil, withNode(err, p.on.hosts[0])
 	}
 	return res.Lat, nil
 }
@@ -136,19 +136,19 @@ func (p *soloRun) soloBeside(ctx context.Context, l *experiment.OneRMA, size int
 	other, end := context.WithCancel(ctx)
 	defer end()
 	ended := make(chan error, 1)
-	before, err := p.counter(soloTests[l.Way].served)
+	before, err := p.on.counter(soloTests[l.Way].served)
 	if err != nil {
 		return err
 	}
 	cfg := p.config(l.Way, soloTests[l.Way].read)
 	cfg.Size, cfg.Depth, cfg.Iters = l.Large, l.Slots, perf.MaxIters
 	go func() {
-		_, err := p.perf(other, p.hosts[0], cfg)
-		ended <- withNode(err, p.hosts[0])
+		_, err := p.on.perf(other, p.on.hosts[0], cfg)
+		ended <- withNode(err, p.on.hosts[0])
 	}()
 	early := func(why error) error { return errors.Join(errors.New("the other READs ended too early"), why) }
 	for until := time.Now().Add(soloPatience); ; {
-		now, err := p.counter(soloTests[l.Way].served)
+		now, err := p.on.counter(soloTests[l.Way].served)
 		if err != nil {
 			return err
 		}
@@ -185,9 +185,9 @@ func (p *soloRun) soloSlots(ctx context.Context, l *experiment.OneRMA, out *expe
 	if l.Write {
 		cfg.Test = soloTests[l.Way].write
 	}
-	res, err := p.bandwidth(ctx, p.hosts[0], cfg)
+	res, err := p.on.bandwidth(ctx, p.on.hosts[0], cfg)
 	if err != nil {
-		return withNode(err, p.hosts[0])
+		return withNode(err, p.on.hosts[0])
 	}
 	out.Rack.InTrip = float64(cfg.Iters) / p.trips(res.Elapsed)
 	if res.Elapsed == 0 {
@@ -204,14 +204,14 @@ func (p *soloRun) soloStore(ctx context.Context, l *experiment.OneRMA) (run *sto
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &runFlags{clients: l.Hosts, out: runOutput{quiet: true}, config: rackConfig(p.rack, w, l.Hosts)}
+	f := &runFlags{clients: l.Hosts, out: runOutput{quiet: true}, config: rackConfig(p.on.rack, w, l.Hosts)}
 	used := &kvcs.Store
 	if l.Way == experiment.WayRoCE {
 		used, f.options = &nictable.Store, store.ClientOptions{Gets: store.GetsReads}
 	}
 	f.store, f.config.Value = used.Name, soloValue
-	run, err = p.filled(ctx, f, used)
-	return run, func() error { return stopStore(p.cmd, used) }, err
+	run, err = p.on.filled(ctx, f, used)
+	return run, func() error { return stopStore(p.on.cmd, used) }, err
 }
 
 func (p *soloRun) soloGets(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
@@ -271,10 +271,10 @@ func (p *soloRun) soloCrash(ctx context.Context, l *experiment.OneRMA, out *expe
 
 // setNIC crashes or starts the NIC of the memory server. An interrupt does not end its request.
 func (p *soloRun) setNIC(state string) error {
-	p.box.protect()
-	client, err := hostControl(p.cmd, p.to)
+	p.on.box.protect()
+	client, err := hostControl(p.on.cmd, p.on.to)
 	if err != nil {
 		return err
 	}
-	return ask(context.WithoutCancel(p.cmd.Context()), client, p.to, http.MethodPost, hostd.PathNIC, hostd.NICRequest{State: state}, nil)
+	return ask(context.WithoutCancel(p.on.cmd.Context()), client, p.on.to, http.MethodPost, hostd.PathNIC, hostd.NICRequest{State: state}, nil)
 }

@@ -51,8 +51,8 @@ func (p *soloRun) soloKeys(ctx context.Context, l *experiment.OneRMA, out *exper
 // processor, is not measured, and another one follows.
 func (p *soloRun) rekeys(ctx context.Context, first, all []time.Duration) (err error) {
 	var ends [2]*socket.Client
-	for i, host := range []string{p.to, p.hosts[0]} {
-		if ends[i], err = socket.Open(ctx, rackfile.PathsOf(p.rack.Name).OneRMA(host)); err != nil {
+	for i, host := range []string{p.on.to, p.on.hosts[0]} {
+		if ends[i], err = socket.Open(ctx, rackfile.PathsOf(p.on.rack.Name).OneRMA(host)); err != nil {
 			return withNode(err, host)
 		}
 		defer func() { err = errors.Join(err, ends[i].Close()) }()
@@ -109,14 +109,14 @@ func (p *soloRun) rekeys(ctx context.Context, first, all []time.Duration) (err e
 // reconnects makes connections to the memory service of the server, and a READ over each. `first`
 // gets the times until a connection is made, `all` the times until its READ has ended.
 func (p *soloRun) reconnects(ctx context.Context, first, all []time.Duration) (err error) {
-	client, err := p.openNIC(p.hosts[0])
+	client, err := p.on.openNIC(p.on.hosts[0])
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	server, _, ok := p.rack.Host(p.to)
+	server, _, ok := p.on.rack.Host(p.on.to)
 	if !ok {
-		return fmt.Errorf("the rack has no host %s", p.to)
+		return fmt.Errorf("the rack has no host %s", p.on.to)
 	}
 	pd, err := client.AllocPD()
 	if err != nil {

@@ -58,7 +58,7 @@ func slowFit(o *rackfile.OneRMA) error {
 }
 
 type slowRun struct {
-	*rackPlatform
+	on *rackPlatform
 	*experiment.OneRMA
 	rtt  time.Duration // the length of a round trip: the rtt of the rack file
 	late int           // how many tries of the load failed because a host was not ready in time
@@ -73,7 +73,7 @@ func (p *rackPlatform) slow(ctx context.Context, l *experiment.OneRMA) (out expe
 	if err := slowFit(p.rack.OneRMA); err != nil {
 		return out, err
 	}
-	r := &slowRun{rackPlatform: p, OneRMA: l, rtt: p.rack.OneRMA.RTT}
+	r := &slowRun{on: p, OneRMA: l, rtt: p.rack.OneRMA.RTT}
 	out.Rack = &experiment.OneRMARack{RTT: r.rtt, FileRTT: r.rtt, Window: p.rack.OneRMA.Window}
 	p.box.protect()
 	if err := r.heal(); err != nil { // ends the rules that a killed run has left
@@ -113,7 +113,7 @@ func (r *slowRun) testbed(d time.Duration) time.Duration {
 // line returns the line rate in bits per second.
 func (r *slowRun) line() float64 { return experiment.OneRMARate / experiment.SlowMotion(r.rtt) }
 
-func (r *slowRun) switchControl() *control.Client { return boxOf(r.rack.Name) }
+func (r *slowRun) switchControl() *control.Client { return boxOf(r.on.rack.Name) }
 
 // boxOf returns a client of the switch of a rack that has one.
 func boxOf(rack string) *control.Client {
@@ -141,7 +141,7 @@ func (r *slowRun) inject(ctx context.Context) error {
 			return fmt.Errorf("the links have faults, like %s, which would change the network: end them by `rdmalab heal`", f.ID)
 		}
 	}
-	for _, link := range r.rack.HostNames() {
+	for _, link := range r.on.rack.HostNames() {
 		for _, rule := range r.rules(link) {
 			if err := ask(ctx, box, rackfile.SwitchName, http.MethodPost, "/faults", rule, nil); err != nil {
 				return err
@@ -153,7 +153,7 @@ func (r *slowRun) inject(ctx context.Context) error {
 
 // heal ends the fault rules. An interrupt does not end its requests.
 func (r *slowRun) heal() error {
-	ctx := context.WithoutCancel(r.cmd.Context())
+	ctx := context.WithoutCancel(r.on.cmd.Context())
 	return endFaults(ctx, r.switchControl(), slowRules)
 }
 
@@ -206,7 +206,7 @@ func (r *slowRun) all(ctx context.Context, loads []slowLoad) ([]perf.LoadResult,
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	err := atOnce(hosts, func(i int, host string) error {
-		client, err := hostControl(r.cmd, host)
+		client, err := hostControl(r.on.cmd, host)
 		if err == nil {
 			err = withNode(client.Call(ctx, http.MethodPost, hostd.PathLoad, &loads[i].Load, &out[i]), host)
 		}
@@ -240,12 +240,12 @@ func slowPeers(hosts []string, i int) (to []string) {
 }
 
 func (r *slowRun) random(ctx context.Context, out *experiment.OneRMAResult) error {
-	hosts := r.hosts[:min(len(r.hosts), r.Hosts)]
+	hosts := r.on.hosts[:min(len(r.on.hosts), r.Hosts)]
 	if len(hosts) < slowLeastHosts {
 		return fmt.Errorf("%d compute hosts are too few for random traffic, which needs %d: use %s", len(hosts), slowLeastHosts, experiment.SlowRack)
 	}
 	for _, name := range hosts {
-		if h, _, ok := r.rack.Host(name); ok && h.Memory == 0 {
+		if h, _, ok := r.on.rack.Host(name); ok && h.Memory == 0 {
 			return fmt.Errorf("%s lends no memory to RoCEv2; give the compute hosts some (memory: 1MiB), as in %s", name, experiment.SlowRack)
 		}
 	}
@@ -277,7 +277,7 @@ func (r *slowRun) random(ctx context.Context, out *experiment.OneRMAResult) erro
 func (r *slowRun) demand(ctx context.Context, out *experiment.OneRMAResult) error {
 	start := r.start(1)
 	span := float64(r.Span) / float64(experiment.OneRMARTT)
-	l := r.load(r.hosts[0], []string{r.to}, start, 0, 1.5*span) // the first third is not counted
+	l := r.load(r.on.hosts[0], []string{r.on.to}, start, 0, 1.5*span) // the first third is not counted
 	l.Rate, l.Open = r.arrivals(), true
 	results, err := r.all(ctx, []slowLoad{l})
 	if err != nil {
@@ -296,16 +296,16 @@ func (r *slowRun) demand(ctx context.Context, out *experiment.OneRMAResult) erro
 // another client from the same server. In SoloLocal it has READs of another process of the same
 // client from another server.
 func (r *slowRun) ramp(ctx context.Context, out *experiment.OneRMAResult) error {
-	if len(r.hosts) < 2 {
+	if len(r.on.hosts) < 2 {
 		return errors.New("a second flow needs two compute hosts")
 	}
 	start := r.start(1)
 	end := experiment.OneRMASecond + float64(r.Span)/float64(experiment.OneRMARTT)
-	client, server := r.hosts[1], r.to
+	client, server := r.on.hosts[1], r.on.to
 	if r.Kind == experiment.SoloLocal {
-		client, server = r.hosts[0], r.hosts[1]
+		client, server = r.on.hosts[0], r.on.hosts[1]
 	}
-	loads := []slowLoad{r.load(r.hosts[0], []string{r.to}, start, 0, end), r.load(client, []string{server}, start, experiment.OneRMASecond, end)}
+	loads := []slowLoad{r.load(r.on.hosts[0], []string{r.on.to}, start, 0, end), r.load(client, []string{server}, start, experiment.OneRMASecond, end)}
 	for i := range loads {
 		loads[i].Depth = slowEndless
 	}

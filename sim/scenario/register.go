@@ -42,16 +42,16 @@ func added() (out []Scenario) {
 		}
 	}
 	for _, s := range special {
-		out = append(out, Scenario{Name: s.Name, Doc: s.Doc, run: func(e *env) error { return s.Run(Rig{e}) }})
+		out = append(out, Scenario{Name: s.Name, Doc: s.Doc, run: func(e *env) error { return s.Run(Rig{e.seed, e}) }})
 	}
 	return out
 }
 
 // Rig is one run of a Special, with one seed: the Special builds a simulated rack and runs it.
-type Rig struct{ env *env }
-
-// Seed returns the seed of all random choices.
-func (r Rig) Seed() uint64 { return r.env.seed }
+type Rig struct {
+	Seed uint64 // of all random choices
+	env  *env
+}
 
 // Build makes the rack that a rack file describes.
 func (r Rig) Build(rackFile string) (*simrack.Rack, error) {

@@ -137,7 +137,7 @@ func (m *Machine) read(q *request, st *part) pipeline.Verdict {
 	m.stats.Reads++
 	key := id{n.key, st.store.incarnation}
 	h := m.hot.count(q.c.Now, key, false)
-	parts := parts{q.s.Span, q.s.Flow.MTU}
+	parts := parts{q.s.Span, q.s.Flow.PathMTU.MTU}
 	if !parts.areKnown(len(q.flow.ring)) || !q.rule.Steer.Reads() || !m.hot.steers(q.rule, n.key, h) {
 		return pipeline.Forward()
 	}

@@ -38,7 +38,7 @@ func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int)
 	if f.BTH.Opcode.Is(wire.OpResponse) {
 		return fl.answerBurst(now, f, n)
 	}
-	if !fl.Synced() || fl.MTU == 0 && showsMTU(b, size) {
+	if !fl.Synced() || fl.PathMTU.MTU == 0 && showsMTU(b, size) {
 		return nil
 	}
 	end := f.BTH.PSN.Add(n)
@@ -57,7 +57,7 @@ func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int)
 func (fl *Flow) answerBurst(now clock.Time, f *wire.Frame, n int) *Flow {
 	req := fl.Peer
 	last := f.BTH.PSN.Add(n - 1)
-	if !req.Synced() || req.MTU == 0 || !req.reached(last) || wire.Diff(last, req.Expected) >= 0 {
+	if !req.Synced() || req.PathMTU.MTU == 0 || !req.reached(last) || wire.Diff(last, req.Expected) >= 0 {
 		return nil
 	}
 	req.acked(last)

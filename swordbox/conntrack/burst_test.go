@@ -75,7 +75,7 @@ func TestBurst(t *testing.T) {
 				}
 			}
 			a, b := flows[0], flows[1]
-			if a.Expected != b.Expected || a.Acked != b.Acked || a.high != b.high || a.MTU != b.MTU || a.Synced() != b.Synced() || got != nil && got != b {
+			if a.Expected != b.Expected || a.Acked != b.Acked || a.high != b.high || a.PathMTU.MTU != b.PathMTU.MTU || a.Synced() != b.Synced() || got != nil && got != b {
 				t.Fatalf("seed %d: %v of %d packets at %d: one by one %d %d %d, at once %d %d %d", seed, ops[0], n, f.BTH.PSN,
 					a.Expected, a.Acked, a.high, b.Expected, b.Acked, b.high)
 			}
@@ -127,11 +127,11 @@ func TestNoBurst(t *testing.T) {
 			t.Errorf("%s was taken", name)
 		}
 	}
-	flow.MTU = 0
+	flow.PathMTU.MTU = 0
 	if r.Burst(r.now, 1, f, good, size) != nil {
 		t.Error("a burst that shows the path MTU was taken while that is not known")
 	}
-	flow.MTU = before.MTU
+	flow.PathMTU.MTU = before.PathMTU.MTU
 	if r.Burst(r.now, 1, f, good, size) != flow || flow.Expected != before.Expected.Add(3) {
 		t.Errorf("%+v", flow)
 	}

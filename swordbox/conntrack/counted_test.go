@@ -431,7 +431,7 @@ func TestBurstsKeepFlowsActive(t *testing.T) {
 		t.Errorf("last packet at %v of %v, acknowledged %d", flow.Peer.Last, r.now, flow.Acked)
 	}
 	for name, change := range map[string]func(f *wire.Frame){
-		"the MTU is not known":   func(*wire.Frame) { flow.MTU = 0 },
+		"the MTU is not known":   func(*wire.Frame) { flow.PathMTU.MTU = 0 },
 		"behind the requests":    func(f *wire.Frame) { f.BTH.PSN = 106 },
 		"at the last request":    func(f *wire.Frame) { f.BTH.PSN = 105 },
 		"the PSN is not known":   func(*wire.Frame) { flow.sync = unsynced },
@@ -446,7 +446,7 @@ func TestBurstsKeepFlowsActive(t *testing.T) {
 		*flow, *flow.Peer = before, peer
 	}
 	// Without an MTU, messages of one packet are taken, and parts of messages are not.
-	flow.MTU, r.now = 0, r.now+1
+	flow.PathMTU.MTU, r.now = 0, r.now+1
 	for op, want := range map[wire.Opcode]bool{wire.RCSendOnly: true, wire.RCWriteOnly: true, wire.RCWriteMiddle: false, wire.RCSendFirst: false, wire.RCWriteLast: true} {
 		f := packet(1, 2, 0x22, op, flow.Expected)
 		if got := r.Burst(r.now, 1, f, burst(f, size, op, op), size) != nil; got != want {

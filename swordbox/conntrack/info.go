@@ -44,7 +44,7 @@ func (t *Table) List(now clock.Time) []Info {
 		i := Info{
 			ID: fl.ID, Generation: fl.Generation, State: fl.State, Requester: fl.Requester, Responder: fl.Responder,
 			ReqQPN: fl.ReqQPN, RespQPN: fl.RespQPN, Peer: -1, Expected: fl.Expected, Synced: fl.Synced(), Acked: fl.Acked,
-			HasAcked: fl.HasAcked, MTU: fl.MTU, Port: fl.Port, Pinned: fl.Pinned, Idle: now.Sub(fl.Last), Age: now.Sub(fl.Since),
+			HasAcked: fl.HasAcked, MTU: fl.PathMTU.MTU, Port: fl.Port, Pinned: fl.Pinned, Idle: now.Sub(fl.Last), Age: now.Sub(fl.Since),
 		}
 		if fl.Peer != nil {
 			i.Peer, i.How = int(fl.Peer.ID), "packets"

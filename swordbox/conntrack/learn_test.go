@@ -280,7 +280,7 @@ func TestDamagedPackets(t *testing.T) {
 	r.see(first)
 	r.see(packet(1, 2, 0x22, wire.RCWriteOnly, flow.Expected))
 	r.see(packet(2, 1, 0x11, wire.RCAck, flow.Expected))
-	if flow.MTU != 0 || flow.Expected != 103 {
+	if flow.PathMTU.MTU != 0 || flow.Expected != 103 {
 		t.Errorf("%+v", flow)
 	}
 	flow.Checked = true

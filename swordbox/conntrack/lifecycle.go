@@ -168,9 +168,9 @@ func (t *Table) pair(a, b *Flow) {
 		fl, peer := p[0], p[1]
 		fl.Peer, fl.ReqQPN = peer, peer.RespQPN
 		fl.State.on(evPaired)
-		fl.atLeast = max(fl.atLeast, peer.atLeast)
-		if peer.MTU != 0 && fl.MTU == 0 {
-			fl.setMTU(peer.MTU)
+		fl.PathMTU.atLeast = max(fl.PathMTU.atLeast, peer.PathMTU.atLeast)
+		if peer.PathMTU.MTU != 0 && fl.PathMTU.MTU == 0 {
+			fl.setMTU(peer.PathMTU.MTU)
 		}
 	}
 }

@@ -67,8 +67,8 @@ func (fl *Flow) measure(f *wire.Frame) {
 		if isMTU(n) {
 			fl.learnMTU(n)
 		}
-	case f.BTH.Opcode == wire.RCReadResponseOnly && n > fl.atLeast && n <= maxMTU:
-		if fl.atLeast = n; fl.sync == readOpen && fl.open.length == uint32(n) {
+	case f.BTH.Opcode == wire.RCReadResponseOnly && n > fl.PathMTU.atLeast && n <= maxMTU:
+		if fl.PathMTU.atLeast = n; fl.sync == readOpen && fl.open.length == uint32(n) {
 			fl.countRead()
 		}
 		if n > maxMTU/2 {

@@ -24,7 +24,7 @@ func (t *Table) request(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) S
 	}
 	s := Seen{Flow: fl, Span: 1}
 	if op == wire.RCReadRequest {
-		s.Span = fl.SpanOf(f.RETH.Length)
+		s.Span = fl.PathMTU.SpanOf(f.RETH.Length)
 	}
 	if fl.State == Connecting {
 		fl.State.on(evUsed)
@@ -37,7 +37,7 @@ func (t *Table) request(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) S
 		}
 	}
 	fl.reach(psn, s.Span, f.RETH.Length)
-	if fl.MTU == 0 && op.Is(wire.OpFirst|wire.OpMiddle) && isMTU(len(f.Payload)) && intact(icrc) {
+	if fl.PathMTU.MTU == 0 && op.Is(wire.OpFirst|wire.OpMiddle) && isMTU(len(f.Payload)) && intact(icrc) {
 		fl.learnMTU(len(f.Payload))
 	}
 	if fl.learn != nil && intact(icrc) {

@@ -22,7 +22,7 @@ func (t *Table) response(now clock.Time, back *Flow, f *wire.Frame, icrc Checker
 	}
 	fl := back.Peer
 	s := Seen{Flow: fl, Response: true}
-	if fl.MTU == 0 && f.BTH.Opcode.Is(wire.OpRead) && intact(icrc) {
+	if fl.PathMTU.MTU == 0 && f.BTH.Opcode.Is(wire.OpRead) && intact(icrc) {
 		fl.measure(f)
 	}
 	syndrome := f.AETH.Syndrome

@@ -32,8 +32,8 @@ type Sequence struct {
 	loose readOf
 	// open is the last READ of unknown span that was New. While sync is readOpen, Expected is the
 	// PSN of this READ.
-	open readOf
-	pathMTU
+	open    readOf
+	PathMTU pathMTU
 }
 
 // readOf is a READ request: its PSN and its length in bytes.
@@ -192,7 +192,7 @@ func (q *Sequence) syncTo(psn wire.PSN, f *wire.Frame) {
 
 // setMTU records the path MTU. The number of responses to a READ follows from it.
 func (q *Sequence) setMTU(n int) {
-	q.MTU, q.atLeast = n, n
+	q.PathMTU.MTU, q.PathMTU.atLeast = n, n
 	q.countRead()
 }
 
@@ -200,10 +200,10 @@ func (q *Sequence) setMTU(n int) {
 // the READ in q.loose is known now, countRead sets high to the PSN after this READ. If the span of
 // the READ in q.open is known now, countRead sets Expected to the PSN after this READ.
 func (q *Sequence) countRead() {
-	if span := q.SpanOf(q.loose.length); q.loose.length != 0 && span != 0 {
+	if span := q.PathMTU.SpanOf(q.loose.length); q.loose.length != 0 && span != 0 {
 		q.high, q.loose.length = q.loose.psn.Add(span), 0
 	}
-	if span := q.SpanOf(q.open.length); q.sync == readOpen && span != 0 {
+	if span := q.PathMTU.SpanOf(q.open.length); q.sync == readOpen && span != 0 {
 		q.sync.on(evSpan)
 		q.Expected = q.open.psn.Add(span)
 	}

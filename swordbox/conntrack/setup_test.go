@@ -66,7 +66,7 @@ func TestDamagedPSN(t *testing.T) {
 func TestAnnounced(t *testing.T) {
 	r := newRig(t, nil)
 	toB, toA := r.connect()
-	if toB.Expected != 900 || toA.Expected != 500 || !toB.Synced() || !toA.Synced() || toB.MTU != 2048 || toB.ReqQPN != 0x11 || toA.ReqQPN != 0x22 {
+	if toB.Expected != 900 || toA.Expected != 500 || !toB.Synced() || !toA.Synced() || toB.PathMTU.MTU != 2048 || toB.ReqQPN != 0x11 || toA.ReqQPN != 0x22 {
 		t.Errorf("%+v, %+v", toB, toA)
 	}
 	gen := toB.Generation
@@ -371,7 +371,7 @@ func (w *managers) event(e *end, ev cm.Event) {
 		_ = e.m.Ready(ev.Conn, &e.out)
 		// From now on the end may send, so the table must know the connection.
 		flow := w.flow(e.host, 3-e.host, m.QPN)
-		if flow == nil || flow.Peer == nil || flow.ReqQPN != e.qpn[ev.Conn] || !flow.Synced() || flow.Expected != m.PSN || flow.MTU != 1024 {
+		if flow == nil || flow.Peer == nil || flow.ReqQPN != e.qpn[ev.Conn] || !flow.Synced() || flow.Expected != m.PSN || flow.PathMTU.MTU != 1024 {
 			w.t.Fatalf("seed %d: %d:%#x may send to %#x from PSN %d, and the flow is %+v", w.seed, e.host, e.qpn[ev.Conn], m.QPN, m.PSN, flow)
 		}
 		w.announced++

@@ -142,7 +142,7 @@ func TestReadSpans(t *testing.T) {
 		t.Errorf("after a READ of unknown span: %+v", s)
 	}
 	answer(wire.RCReadResponseFirst, p, 1024)
-	if flow.MTU != 1024 || !flow.Synced() || flow.Expected != p.Add(3) || flow.Peer.MTU != 1024 {
+	if flow.PathMTU.MTU != 1024 || !flow.Synced() || flow.Expected != p.Add(3) || flow.Peer.PathMTU.MTU != 1024 {
 		t.Fatalf("after the first response: %+v", flow)
 	}
 	answer(wire.RCReadResponseMiddle, p.Add(1), 1024)
@@ -168,12 +168,12 @@ func TestMTUOfOnePacket(t *testing.T) {
 		f = packet(2, 1, 0x11, wire.RCReadResponseOnly, p)
 		f.Payload = make([]byte, c.n)
 		r.see(f)
-		if flow.Expected != p.Next() || !flow.Synced() || flow.MTU != c.mtu || flow.SpanOf(uint32(c.n)) != 1 {
+		if flow.Expected != p.Next() || !flow.Synced() || flow.PathMTU.MTU != c.mtu || flow.PathMTU.SpanOf(uint32(c.n)) != 1 {
 			t.Fatalf("READ of %d: %+v", c.n, flow)
 		}
 	}
-	if flow.SpanOf(4097) != 2 {
-		t.Errorf("span of 4097 is %d", flow.SpanOf(4097))
+	if flow.PathMTU.SpanOf(4097) != 2 {
+		t.Errorf("span of 4097 is %d", flow.PathMTU.SpanOf(4097))
 	}
 }
 
@@ -184,14 +184,14 @@ func TestMTUOfMessages(t *testing.T) {
 	f.Payload = make([]byte, 2048)
 	r.ask(f)
 	flow := r.learn(1, 2, 0x11, 0x22, 100)
-	if flow.MTU != 2048 || flow.Peer.MTU != 2048 {
-		t.Errorf("MTUs %d and %d", flow.MTU, flow.Peer.MTU)
+	if flow.PathMTU.MTU != 2048 || flow.Peer.PathMTU.MTU != 2048 {
+		t.Errorf("MTUs %d and %d", flow.PathMTU.MTU, flow.Peer.PathMTU.MTU)
 	}
 	f = packet(2, 1, 0x11, wire.RCSendFirst, 7)
 	f.Payload = make([]byte, 1000) // no MTU
 	r.ask(f)
-	if flow.MTU != 2048 {
-		t.Errorf("MTU %d", flow.MTU)
+	if flow.PathMTU.MTU != 2048 {
+		t.Errorf("MTU %d", flow.PathMTU.MTU)
 	}
 }
 

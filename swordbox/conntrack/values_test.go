@@ -79,12 +79,12 @@ func TestMeasuredMTU(t *testing.T) {
 		fl := &Flow{}
 		fl.sync, fl.open, fl.Expected = readOpen, readOf{100, c.open}, 100
 		fl.measure(&wire.Frame{Packet: wire.Packet{BTH: wire.BTH{Opcode: c.op}, Payload: make([]byte, c.n)}})
-		if fl.MTU != c.mtu || fl.atLeast != c.atLeast || fl.Synced() != c.synced {
-			t.Errorf("%s: MTU %d, at least %d, %v", c.name, fl.MTU, fl.atLeast, fl.sync)
+		if fl.PathMTU.MTU != c.mtu || fl.PathMTU.atLeast != c.atLeast || fl.Synced() != c.synced {
+			t.Errorf("%s: MTU %d, at least %d, %v", c.name, fl.PathMTU.MTU, fl.PathMTU.atLeast, fl.sync)
 		}
 		want := wire.PSN(100)
 		if c.synced {
-			want = want.Add(fl.SpanOf(c.open))
+			want = want.Add(fl.PathMTU.SpanOf(c.open))
 		}
 		if fl.Expected != want {
 			t.Errorf("%s: expected %d, want %d", c.name, fl.Expected, want)
@@ -114,10 +114,10 @@ func TestMTUOfPeers(t *testing.T) {
 		r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 1))
 		r.ask(packet(2, 1, 0x11, wire.RCWriteOnly, 1))
 		a, b := r.flow(1, 2, 0x22), r.flow(2, 1, 0x11)
-		a.pathMTU, b.pathMTU = pathMTU{c.mtu, c.atLeast}, pathMTU{c.peer, c.peerAtLeast}
+		a.PathMTU, b.PathMTU = pathMTU{c.mtu, c.atLeast}, pathMTU{c.peer, c.peerAtLeast}
 		r.pair(a, b)
-		if a.MTU != c.want || a.atLeast != c.wantAtLeast {
-			t.Errorf("%+v: MTU %d, at least %d", c, a.MTU, a.atLeast)
+		if a.PathMTU.MTU != c.want || a.PathMTU.atLeast != c.wantAtLeast {
+			t.Errorf("%+v: MTU %d, at least %d", c, a.PathMTU.MTU, a.PathMTU.atLeast)
 		}
 	}
 }

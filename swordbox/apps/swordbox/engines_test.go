@@ -92,8 +92,8 @@ func (w *witness) check(r *conntrack.Flow, rest bool) {
 	switch {
 	case req.RTR.DestQPN != r.RespQPN || resp.RTR.DestQPN != r.ReqQPN:
 		w.t.Fatalf("flow %d pairs %#x with %#x, whose peers are %#x and %#x", r.ID, r.ReqQPN, r.RespQPN, req.RTR.DestQPN, resp.RTR.DestQPN)
-	case r.MTU != 0 && r.MTU != int(req.RTR.PathMTU):
-		w.t.Fatalf("flow %d: MTU %d, the queue pair's is %d", r.ID, r.MTU, req.RTR.PathMTU)
+	case r.PathMTU.MTU != 0 && r.PathMTU.MTU != int(req.RTR.PathMTU):
+		w.t.Fatalf("flow %d: MTU %d, the queue pair's is %d", r.ID, r.PathMTU.MTU, req.RTR.PathMTU)
 	case r.Synced() && (wire.Diff(resp.RecvPSN, r.Expected) > 0 || wire.Diff(r.Expected, req.SendPSN) > 0):
 		w.t.Fatalf("flow %d expects %d; the requester is at %d, the responder at %d", r.ID, r.Expected, req.SendPSN, resp.RecvPSN)
 	case rest && r.Synced() && (r.Expected != resp.RecvPSN || r.Expected != req.SendPSN):
