@@ -39,7 +39,7 @@ func TestCountsOfEachMessage(t *testing.T) {
 	ida, err := a.connect(0, testService, 0x40)
 	must(t, err)
 	_, sent := decode(t, a.out.Tx[0].MAD[:])
-	req, tid := sent.(*mad.REQ), a.m.conns[ida].tid
+	req, tid := sent.(*mad.REQ), a.m.table.conns[ida].tid
 	check := func(what string, got, want Stats) {
 		t.Helper()
 		want.Rcvd = 1
@@ -113,8 +113,8 @@ func TestCountsOfWaits(t *testing.T) {
 	if st := b.m.Stats(); st.Expired != 0 || len(b.out.Events) != 1 || b.out.Events[0].Kind != EventClosed {
 		t.Errorf("%+v, events %v", st, b.out.Events)
 	}
-	if len(b.m.ended) != 0 {
-		t.Errorf("%d ended connections are kept", len(b.m.ended))
+	if len(b.m.table.ended) != 0 {
+		t.Errorf("%d ended connections are kept", len(b.m.table.ended))
 	}
 }
 
@@ -132,7 +132,7 @@ func TestStaleConnectionsEnd(t *testing.T) {
 	}
 	id, err := a.connect(0, testService, 0x41)
 	must(t, err)
-	if got, want := a.hears(a.m.conns[id].tid, &mad.REP{LocalID: 0x77, RemoteID: id, QPN: 0x50}), (Stats{Rcvd: 1, Stale: 1, Sent: 2}); got != want {
+	if got, want := a.hears(a.m.table.conns[id].tid, &mad.REP{LocalID: 0x77, RemoteID: id, QPN: 0x50}), (Stats{Rcvd: 1, Stale: 1, Sent: 2}); got != want {
 		t.Errorf("REP: %+v, want %+v", got, want)
 	}
 	if kinds := a.out.Events; len(kinds) != 2 || kinds[0].Conn != id || kinds[0].Kind != EventRejected || kinds[1].Kind != EventDisconnected {
@@ -211,7 +211,7 @@ func TestAbortFreesTheQueuePair(t *testing.T) {
 func TestExchangesDiffer(t *testing.T) {
 	a, b := newNode(t, "a", 1, nil), newNode(t, "b", 1, nil)
 	ida, _ := handshake(t, a, b)
-	seen := map[uint64]bool{a.m.conns[ida].tid: true}
+	seen := map[uint64]bool{a.m.table.conns[ida].tid: true}
 	must(t, a.m.Disconnect(0, ida, &a.out))
 	_, err := a.connect(0, testService, 0x41)
 	must(t, err)
@@ -240,7 +240,7 @@ func TestNumbersOfConnections(t *testing.T) {
 	a := newNode(t, "a", 1, func(c *Config) { c.Rand = rand.New(&source) })
 	for i, want := range []mad.CommID{7, 8} {
 		id, err := a.connect(0, testService, wire.QPN(0x40+i))
-		if err != nil || id != want || a.m.conns[id].tid != 99<<32|uint64(i+1) {
+		if err != nil || id != want || a.m.table.conns[id].tid != 99<<32|uint64(i+1) {
 			t.Errorf("connection %d is %d, %v; want %d", i, id, err, want)
 		}
 	}

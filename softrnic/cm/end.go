@@ -20,7 +20,7 @@ type Refusal struct {
 
 // Reject refuses an EventRequest, or an EventReply that this side cannot use.
 func (m *Machine) Reject(now clock.Time, id mad.CommID, why Refusal, out *Actions) error {
-	c := m.conns[id]
+	c := m.table.conns[id]
 	stage := mad.StageREQ
 	if c != nil && c.state == REPRcvd {
 		stage = mad.StageREP
@@ -38,7 +38,7 @@ func (m *Machine) reject(c *conn, stage mad.Stage, why Refusal, out *Actions) {
 	rej := &mad.REJ{LocalID: c.id, RemoteID: c.remoteID, About: stage, Reason: why.Reason}
 	rej.InfoLen = uint8(copy(rej.Info[:], why.Info))
 	copy(rej.Private[:], why.Private)
-	m.put(c, c.tid, rej, out)
+	m.box.put(c, c.tid, rej, out)
 }
 
 // giveUp sends the peer a REJ with the reason timeout: no answer has arrived in time, or the
@@ -47,27 +47,27 @@ func (m *Machine) reject(c *conn, stage mad.Stage, why Refusal, out *Actions) {
 func (m *Machine) giveUp(c *conn, stage mad.Stage, out *Actions) {
 	rej := &mad.REJ{LocalID: c.id, RemoteID: c.remoteID, About: stage, Reason: mad.ReasonTimeout}
 	rej.InfoLen = uint8(len(binary.BigEndian.AppendUint64(rej.Info[:0], m.cfg.GUID)))
-	m.put(c, c.tid, rej, out)
+	m.box.put(c, c.tid, rej, out)
 }
 
 // handleREJ ends a connection that the peer has refused, or that is established on this side alone
 // (IBTA 12.9.8.4).
 func (in incoming) handleREJ(rej *mad.REJ, out *Actions) {
 	m := in.m
-	c := m.find(in, rej.RemoteID, rej.LocalID)
+	c := m.table.find(in, rej.RemoteID, rej.LocalID)
 	if rej.RemoteID == 0 { // the initiator has received no message from this side, and does not know this side's number of the connection
-		c = m.byPeer[peerID{in.peer, rej.LocalID, false}]
+		c = m.table.byPeer[peerID{in.peer, rej.LocalID, false}]
 	}
 	if c == nil {
-		m.stats.Strays++
+		m.box.stats.Strays++
 		return
 	}
 	from := c.state
 	// The initiator may have sent its REQ twice. If the acceptance of the second copy has arrived, a
 	// refusal of the first copy is out of date.
 	late := rej.About == mad.StageREQ && rej.RemoteID != 0 && from != REQSent && from != REPWait
-	if late || !m.step(c, rxREJ) {
-		m.stats.Strays++
+	if late || !m.table.step(c, rxREJ) {
+		m.box.stats.Strays++
 		return
 	}
 	kind := EventRejected
@@ -90,8 +90,8 @@ func (m *Machine) Disconnect(now clock.Time, id mad.CommID, out *Actions) error 
 }
 
 func (m *Machine) sendDREQ(now clock.Time, c *conn, out *Actions) {
-	c.tid = m.newTID()
-	m.put(c, c.tid, &mad.DREQ{LocalID: c.id, RemoteID: c.remoteID, QPN: c.remQPN}, out)
+	c.tid = m.box.newTID()
+	m.box.put(c, c.tid, &mad.DREQ{LocalID: c.id, RemoteID: c.remoteID, QPN: c.remQPN}, out)
 	c.timeout, c.maxTries = m.cfg.ResponseTimeout, m.cfg.MaxRetries
 	m.await(now, c)
 }
@@ -100,20 +100,20 @@ func (m *Machine) sendDREQ(now clock.Time, c *conn, out *Actions) {
 // answered, too: the connection has ended here before.
 func (in incoming) handleDREQ(dreq *mad.DREQ, out *Actions) {
 	m := in.m
-	c := m.find(in, dreq.RemoteID, dreq.LocalID)
+	c := m.table.find(in, dreq.RemoteID, dreq.LocalID)
 	if c == nil {
-		m.stats.Strays++
-		m.send(in.way(), in.tid, &mad.DREP{LocalID: dreq.RemoteID, RemoteID: dreq.LocalID}, out)
+		m.box.stats.Strays++
+		m.box.send(in.way(), in.tid, &mad.DREP{LocalID: dreq.RemoteID, RemoteID: dreq.LocalID}, out)
 		return
 	}
 	from := c.state
-	if dreq.QPN != c.qpn || !m.step(c, rxDREQ) {
-		m.stats.Strays++
+	if dreq.QPN != c.qpn || !m.table.step(c, rxDREQ) {
+		m.box.stats.Strays++
 		return
 	}
-	m.put(c, in.tid, &mad.DREP{LocalID: c.id, RemoteID: c.remoteID}, out)
+	m.box.put(c, in.tid, &mad.DREP{LocalID: c.id, RemoteID: c.remoteID}, out)
 	if from == TimeWait {
-		m.stats.Duplicates++
+		m.box.stats.Duplicates++
 		return
 	}
 	m.event(c, EventDisconnected, nil, out)
@@ -122,9 +122,9 @@ func (in incoming) handleDREQ(dreq *mad.DREQ, out *Actions) {
 
 func (in incoming) handleDREP(drep *mad.DREP, out *Actions) {
 	m := in.m
-	c := m.find(in, drep.RemoteID, drep.LocalID)
-	if c == nil || in.tid != c.tid || !m.step(c, rxDREP) {
-		m.stats.Strays++
+	c := m.table.find(in, drep.RemoteID, drep.LocalID)
+	if c == nil || in.tid != c.tid || !m.table.step(c, rxDREP) {
+		m.box.stats.Strays++
 		return
 	}
 	m.event(c, EventDisconnected, nil, out)
@@ -134,7 +134,7 @@ func (in incoming) handleDREP(drep *mad.DREP, out *Actions) {
 // Abort ends a connection in any state; its owner gets no more events. It ignores an unknown
 // connection.
 func (m *Machine) Abort(now clock.Time, id mad.CommID, out *Actions) {
-	if c := m.conns[id]; c != nil && !c.orphan {
+	if c := m.table.conns[id]; c != nil && !c.orphan {
 		m.abort(now, c, out)
 	}
 }
@@ -142,7 +142,7 @@ func (m *Machine) Abort(now clock.Time, id mad.CommID, out *Actions) {
 // QPGone is called when a queue pair of this side was destroyed or reset. It aborts the connection
 // of the queue pair.
 func (m *Machine) QPGone(now clock.Time, qpn wire.QPN, out *Actions) {
-	if c := m.byQPN[qpn]; c != nil {
+	if c := m.table.byQPN[qpn]; c != nil {
 		m.abort(now, c, out)
 	}
 }
@@ -152,12 +152,12 @@ func (m *Machine) QPGone(now clock.Time, qpn wire.QPN, out *Actions) {
 // has not been called. It returns false, and does nothing, unless the queue pair has a connection
 // that is established or ending.
 func (m *Machine) Unbind(now clock.Time, qpn wire.QPN, out *Actions) bool {
-	c := m.byQPN[qpn]
+	c := m.table.byQPN[qpn]
 	if c == nil || c.state != Established && c.state != DREQSent {
 		return false
 	}
-	delete(m.byQPN, qpn) // the queue pair may be used for another connection
-	if m.step(c, onDisconnect) {
+	delete(m.table.byQPN, qpn) // the queue pair may be used for another connection
+	if m.table.step(c, onDisconnect) {
 		m.sendDREQ(now, c, out)
 	}
 	return true
@@ -173,10 +173,10 @@ func (m *Machine) abortStale(now clock.Time, c *conn, out *Actions) {
 // abort ends a connection with the message that its state requires. Its owner gets no more events.
 func (m *Machine) abort(now clock.Time, c *conn, out *Actions) {
 	from := c.state
-	m.step(c, onAbort) // every state except Idle has this edge
+	m.table.step(c, onAbort) // every state except Idle has this edge
 	c.orphan = true
-	if m.byQPN[c.qpn] == c {
-		delete(m.byQPN, c.qpn) // the queue pair may be used for another connection
+	if m.table.byQPN[c.qpn] == c {
+		delete(m.table.byQPN, c.qpn) // the queue pair may be used for another connection
 	}
 	switch from {
 	case REQSent, REPWait:
@@ -206,17 +206,17 @@ func (m *Machine) abort(now clock.Time, c *conn, out *Actions) {
 // is twice the lifetime of a packet, and at least Config.TimeWait (IBTA 12.9.8.4/time-wait). If more than MaxTimeWait connections are in time-wait, it removes
 // the oldest.
 func (m *Machine) enterTimeWait(now clock.Time, c *conn, out *Actions) {
-	m.startTimeWait(c, now.Add(mad.Time(max(m.cfg.TimeWait, min(c.keep, maxTimeout)))))
-	if m.waiting <= m.cfg.MaxTimeWait {
+	m.table.startTimeWait(c, now.Add(mad.Time(max(m.cfg.TimeWait, min(c.keep, maxTimeout)))))
+	if m.table.waiting <= m.cfg.MaxTimeWait {
 		return
 	}
-	if old := m.oldestEnded(); old != nil {
+	if old := m.table.oldestEnded(); old != nil {
 		m.forget(old, out)
 	}
 }
 
 // forget removes a connection and reports that to its owner.
 func (m *Machine) forget(c *conn, out *Actions) {
-	m.remove(c)
+	m.table.remove(c)
 	m.event(c, EventClosed, nil, out)
 }

@@ -165,7 +165,7 @@ func TestThousandConnections(t *testing.T) {
 	}
 	s.pass(stormSettle)
 	for _, n := range s.nodes {
-		if live, ended := n.m.Conns(); live+ended != 0 || n.m.due.Len() != 0 {
+		if live, ended := n.m.Conns(); live+ended != 0 || n.m.table.due.Len() != 0 {
 			t.Errorf("%s: %d live, %d in time-wait", n.name, live, ended)
 		}
 	}

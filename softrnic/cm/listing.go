@@ -22,8 +22,8 @@ type Entry struct {
 
 // Entries returns all connections, also those in time-wait, in the order of their numbers.
 func (m *Machine) Entries() []Entry {
-	out := make([]Entry, 0, len(m.conns))
-	for _, c := range m.conns {
+	out := make([]Entry, 0, len(m.table.conns))
+	for _, c := range m.table.conns {
 		out = append(out, Entry{
 			ID: c.id, RemoteID: c.remoteID, State: c.state, Local: c.local, Peer: c.peer, Service: c.service, QPN: c.qpn, RemoteQPN: c.remQPN, Datagrams: c.sidr,
 			Retries: int(c.retries),

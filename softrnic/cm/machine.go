@@ -5,13 +5,14 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
 // Machine is a connection manager. New makes one; the zero value cannot be used.
 type Machine struct {
-	table
-	outbox
+	table     table
+	box       outbox
 	cfg       Config
 	listeners map[mad.ServiceID][]listener
 }
@@ -22,11 +23,21 @@ func New(cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	m := &Machine{cfg: cfg.withDefaults(), listeners: make(map[mad.ServiceID][]listener), table: newTable()}
-	m.tidBase = uint64(cfg.Rand.Uint32()) << 32
+	m.box.tidBase = uint64(cfg.Rand.Uint32()) << 32
 	return m, nil
 }
 
-func (m *Machine) Stats() Stats { return m.stats }
+func (m *Machine) Stats() Stats { return m.box.stats }
+
+// Conns returns the number of connections that have not ended (live), and the number of ended
+// connections that are in time-wait.
+func (m *Machine) Conns() (live, ended int) { return m.table.count() }
+
+// ConnOf returns the connection of a queue pair of this side that has not ended.
+func (m *Machine) ConnOf(qpn wire.QPN) (mad.CommID, bool) { return m.table.connOf(qpn) }
+
+// Deadline returns when Tick must be called next; clock.Never if nothing is due.
+func (m *Machine) Deadline() clock.Time { return m.table.deadline() }
 
 // maxTick is the largest number of connections that one Tick serves. If more connections are due,
 // Deadline returns a time in the past.
@@ -35,16 +46,16 @@ const maxTick = 256
 // Tick retransmits unanswered messages and ends connections whose time has expired.
 func (m *Machine) Tick(now clock.Time, out *Actions) {
 	for range maxTick {
-		id, at := m.due.Next()
+		id, at := m.table.due.Next()
 		if at > now {
 			return
 		}
-		c := m.conns[mad.CommID(id)]
-		if c.retries > 0 && m.step(c, onRetry) {
+		c := m.table.conns[mad.CommID(id)]
+		if c.retries > 0 && m.table.step(c, onRetry) {
 			c.retries--
-			m.stats.Retries++
-			m.sendLast(c, out)
-			m.wait(c, now.Add(interval(c.timeout)))
+			m.box.stats.Retries++
+			m.box.sendLast(c, out)
+			m.table.wait(c, now.Add(interval(c.timeout)))
 			continue
 		}
 		m.expire(now, c, out)
@@ -55,9 +66,9 @@ func (m *Machine) Tick(now clock.Time, out *Actions) {
 // the time-wait is over.
 func (m *Machine) expire(now clock.Time, c *conn, out *Actions) {
 	from := c.state
-	m.step(c, onExpire) // every state with a deadline has this edge
+	m.table.step(c, onExpire) // every state with a deadline has this edge
 	if from != TimeWait {
-		m.stats.Expired++
+		m.box.stats.Expired++
 	}
 	switch from {
 	case REQSent, REPWait, REQRcvd:
@@ -88,11 +99,11 @@ func (m *Machine) settle(now clock.Time, c *conn, out *Actions) {
 // Handle handles a datagram. It only counts malformed ones, and an MRA, REJ, DREP or SIDR_REP that
 // matches no connection.
 func (m *Machine) Handle(now clock.Time, on Way, b []byte, out *Actions) {
-	m.stats.Rcvd++
+	m.box.stats.Rcvd++
 	var h mad.Header
 	msg, err := mad.Parse(b, &h)
 	if err != nil {
-		m.stats.Malformed++
+		m.box.stats.Malformed++
 		return
 	}
 	in := incoming{m: m, now: now, local: on.Local, peer: on.Peer, pkey: on.PKey, tid: h.TID}
@@ -134,11 +145,11 @@ func (in incoming) way() Way { return Way{in.local, in.peer, in.pkey} }
 // fails with ErrClosed if there is no such connection, and with an illegalState if the state does
 // not allow the call.
 func (m *Machine) requested(op string, id mad.CommID, on cause) (*conn, error) {
-	c := m.conns[id]
+	c := m.table.conns[id]
 	if c == nil || c.orphan {
 		return nil, verbs.Errorf(op, verbs.ErrClosed, "there is no connection %#x; it may have ended", uint32(id))
 	}
-	if from := c.state; !m.step(c, on) {
+	if from := c.state; !m.table.step(c, on) {
 		return nil, stateError(from, on)
 	}
 	return c, nil

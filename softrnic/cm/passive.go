@@ -22,10 +22,10 @@ const (
 func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 	m := in.m
 	if req.LocalID == 0 {
-		m.stats.Strays++
+		m.box.stats.Strays++
 		return
 	}
-	old := m.byPeer[peerID{in.peer, req.LocalID, false}]
+	old := m.table.byPeer[peerID{in.peer, req.LocalID, false}]
 	switch {
 	case old == nil:
 	case old.tid == in.tid && old.service == req.Service:
@@ -37,7 +37,7 @@ func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 	default: // the peer now uses the connection number for another connection
 		m.forget(old, out)
 	}
-	m.stats.Requests++
+	m.box.stats.Requests++
 	owner, known, ok := in.listener(req.Service)
 	if reason := in.check(req); reason != 0 {
 		in.refuse(req, reason, out)
@@ -51,8 +51,8 @@ func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 		in.refuse(req, reason, out)
 		return
 	}
-	if stale := m.byRemote[peerQP{in.peer, req.QPN}]; stale != nil {
-		m.stats.Stale++
+	if stale := m.table.byRemote[peerQP{in.peer, req.QPN}]; stale != nil {
+		m.box.stats.Stale++
 		in.refuse(req, mad.ReasonStale, out)
 		m.abortStale(in.now, stale, out)
 		return
@@ -80,45 +80,45 @@ func (in incoming) check(req *mad.REQ) mad.Reason {
 func (in incoming) admit(req *mad.REQ, owner uint64, out *Actions) {
 	m := in.m
 	var c *conn
-	if m.requests < m.cfg.MaxRequests {
-		c = m.newConn(&m.cfg, in.way())
+	if m.table.requests < m.cfg.MaxRequests {
+		c = m.table.newConn(&m.cfg, in.way())
 	}
 	if c == nil {
 		in.refuse(req, mad.ReasonNoResources, out)
 		return
 	}
-	m.step(c, rxREQ)
-	m.requests++
+	m.table.step(c, rxREQ)
+	m.table.requests++
 	c.owner, c.service, c.tid = owner, req.Service, in.tid
 	c.remoteID, c.remQPN, c.xrc = req.LocalID, req.QPN, req.XRC()
 	c.timeout, c.maxTries, c.keep = min(req.LocalTimeout, maxAnswer), req.MaxCMRetries, req.Primary.AckTimeout
-	m.bind(c)
-	m.wait(c, in.now.Add(m.cfg.Pending))
+	m.table.bind(c)
+	m.table.wait(c, in.now.Add(m.cfg.Pending))
 	m.event(c, EventRequest, req, out)
 }
 
 // refuse refuses a request without making a connection.
 func (in incoming) refuse(req *mad.REQ, reason mad.Reason, out *Actions) {
 	m := in.m
-	m.stats.Refused++
+	m.box.stats.Refused++
 	rej := &mad.REJ{RemoteID: req.LocalID, About: mad.StageREQ, Reason: reason}
 	if reason == mad.ReasonGIDRejected {
 		gid := in.local.As16()
 		rej.InfoLen = uint8(copy(rej.Info[:], gid[:])) // the GID to use instead
 	}
-	m.send(in.way(), in.tid, rej, out)
+	m.box.send(in.way(), in.tid, rej, out)
 }
 
 // repeatedREQ handles a request that was received before.
 func (m *Machine) repeatedREQ(c *conn, out *Actions) {
 	switch {
-	case !m.step(c, rxREQ):
-		m.stats.Strays++
+	case !m.table.step(c, rxREQ):
+		m.box.stats.Strays++
 	case c.state == REQRcvd:
-		m.stats.Duplicates++
+		m.box.stats.Duplicates++
 		m.sendMRA(c, mad.StageREQ, out)
 	default:
-		m.repeat(c, out, mad.AttrREP, mad.AttrREJ)
+		m.box.repeat(c, out, mad.AttrREP, mad.AttrREJ)
 	}
 }
 
@@ -127,7 +127,7 @@ func (m *Machine) repeatedREQ(c *conn, out *Actions) {
 // a target if the request was for XRC.
 func (m *Machine) Accept(now clock.Time, id mad.CommID, rep mad.REP, out *Actions) error {
 	const op = "accept"
-	if old := m.byQPN[rep.QPN]; old != nil {
+	if old := m.table.byQPN[rep.QPN]; old != nil {
 		return verbs.Errorf(op, verbs.ErrBusy, "queue pair %#x has a connection in state %v", rep.QPN, old.state)
 	}
 	c, err := m.requested(op, id, onAccept)
@@ -139,8 +139,8 @@ func (m *Machine) Accept(now clock.Time, id mad.CommID, rep mad.REP, out *Action
 	if c.xrc { // the number of a target has another place, and a target has shared receive queues (annex A14)
 		rep.QPN, rep.LocalEECN, rep.SRQ = 0, uint32(rep.QPN), true
 	}
-	m.bind(c)
-	m.put(c, c.tid, &rep, out)
+	m.table.bind(c)
+	m.box.put(c, c.tid, &rep, out)
 	m.await(now, c)
 	return nil
 }
@@ -150,15 +150,15 @@ func (m *Machine) Accept(now clock.Time, id mad.CommID, rep mad.REP, out *Action
 // would keep the connection.
 func (in incoming) handleRTU(rtu *mad.RTU, out *Actions) {
 	m := in.m
-	c := m.find(in, rtu.RemoteID, rtu.LocalID)
+	c := m.table.find(in, rtu.RemoteID, rtu.LocalID)
 	switch {
 	case c == nil:
-		m.stats.Strays++
-		m.send(in.way(), in.tid, &mad.REJ{
+		m.box.stats.Strays++
+		m.box.send(in.way(), in.tid, &mad.REJ{
 			LocalID: rtu.RemoteID, RemoteID: rtu.LocalID, About: mad.StageOther, Reason: mad.ReasonInvalidID,
 		}, out)
 	case c.state == TimeWait:
-		m.repeat(c, out, mad.AttrREJ)
+		m.box.repeat(c, out, mad.AttrREJ)
 	default:
 		m.established(c, rxRTU, out)
 	}
@@ -168,7 +168,7 @@ func (in incoming) handleRTU(rtu *mad.RTU, out *Actions) {
 // side before the RTU. The packet shows that the peer is ready, even if its RTU was lost or is late
 // (IBTA 12.9.7.2, communication established).
 func (m *Machine) PacketSeen(qpn wire.QPN, out *Actions) {
-	if c := m.byQPN[qpn]; c != nil {
+	if c := m.table.byQPN[qpn]; c != nil {
 		m.established(c, onPacket, out)
 	}
 }
@@ -176,13 +176,13 @@ func (m *Machine) PacketSeen(qpn wire.QPN, out *Actions) {
 func (m *Machine) established(c *conn, on cause, out *Actions) {
 	from := c.state
 	switch {
-	case !m.step(c, on):
-		m.stats.Strays++
+	case !m.table.step(c, on):
+		m.box.stats.Strays++
 	case from == Established:
-		m.stats.Duplicates++
+		m.box.stats.Duplicates++
 	default:
-		m.stats.Established++
-		m.due.Remove(uint32(c.id))
+		m.box.stats.Established++
+		m.table.due.Remove(uint32(c.id))
 		m.event(c, EventEstablished, nil, out)
 	}
 }

@@ -107,8 +107,8 @@ func (s *storm) run() {
 	}
 	s.pass(stormSettle)
 	for _, n := range s.nodes {
-		if live, ended := n.m.Conns(); live+ended != 0 || len(n.m.byPeer)+len(n.m.byRemote)+len(n.m.byQPN)+n.m.requests+n.m.due.Len() != 0 {
-			s.t.Errorf("%s: %d connections, %d in time-wait, %d requests, %d deadlines are left", n.name, live, ended, n.m.requests, n.m.due.Len())
+		if live, ended := n.m.Conns(); live+ended != 0 || len(n.m.table.byPeer)+len(n.m.table.byRemote)+len(n.m.table.byQPN)+n.m.table.requests+n.m.table.due.Len() != 0 {
+			s.t.Errorf("%s: %d connections, %d in time-wait, %d requests, %d deadlines are left", n.name, live, ended, n.m.table.requests, n.m.table.due.Len())
 		}
 	}
 	for id, kinds := range s.seen {
@@ -122,12 +122,12 @@ func (s *storm) run() {
 // different state.
 func (s *storm) agree() {
 	for i, n := range s.nodes {
-		for id, c := range n.m.conns {
+		for id, c := range n.m.table.conns {
 			if c.state != Established {
 				s.t.Errorf("%s: %#x is still in %v", n.name, uint32(id), c.state)
 				continue
 			}
-			p := s.nodes[1-i].m.conns[c.remoteID]
+			p := s.nodes[1-i].m.table.conns[c.remoteID]
 			if p == nil && c.lastAttr == mad.AttrRTU {
 				s.halfOpen++ // the REJ and its repetition for the RTU were both lost, and the protocol has no further message
 				continue
@@ -169,7 +169,7 @@ func (s *storm) request() {
 
 // peerSends reports whether the peer of a connection may send on it.
 func (s *storm) peerSends(i int, id mad.CommID) bool {
-	c := s.nodes[i].m.conns[id]
+	c := s.nodes[i].m.table.conns[id]
 	return c != nil && s.nodes[1-i].m.State(c.remoteID) == Established
 }
 
@@ -335,8 +335,8 @@ func FuzzHandle(f *testing.F) {
 			now = now.Add(time.Duration(choice) * time.Millisecond)
 			n.m.Tick(now, &n.out)
 		}
-		if live, ended := n.m.Conns(); live < 0 || ended < 0 || n.m.requests < 0 {
-			t.Fatalf("%d live, %d ended, %d requests", live, ended, n.m.requests)
+		if live, ended := n.m.Conns(); live < 0 || ended < 0 || n.m.table.requests < 0 {
+			t.Fatalf("%d live, %d ended, %d requests", live, ended, n.m.table.requests)
 		}
 	})
 }

@@ -265,7 +265,7 @@ func (m *Machine) Release(now clock.Time, owner uint64, out *Actions) {
 		m.Unlisten(s, owner)
 	}
 	var own []*conn
-	for _, c := range m.conns {
+	for _, c := range m.table.conns {
 		if c.owner == owner && !c.orphan {
 			own = append(own, c)
 		}

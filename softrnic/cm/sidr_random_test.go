@@ -74,8 +74,8 @@ func (q *questions) run(seed uint64) (answered int) {
 		}
 	}
 	for _, n := range []*node{q.a, q.b} {
-		if live, ended := n.m.Conns(); live+ended+n.m.requests+n.m.due.Len()+len(n.m.byPeer) != 0 {
-			q.t.Errorf("seed %d: %s: %d questions, %d in time-wait, %d requests are left", seed, n.name, live, ended, n.m.requests)
+		if live, ended := n.m.Conns(); live+ended+n.m.table.requests+n.m.table.due.Len()+len(n.m.table.byPeer) != 0 {
+			q.t.Errorf("seed %d: %s: %d questions, %d in time-wait, %d requests are left", seed, n.name, live, ended, n.m.table.requests)
 		}
 	}
 	return answered

@@ -77,7 +77,8 @@ func graphviz() string {
 }
 
 // State returns the state of a connection; Idle if there is none with this number.
-func (t *table) State(id mad.CommID) State {
+func (m *Machine) State(id mad.CommID) State {
+	t := &m.table
 	if c := t.conns[id]; c != nil {
 		return c.state
 	}

@@ -74,7 +74,7 @@ func playStructured(t testing.TB, decisions []byte) {
 func (p *play) conn() *conn {
 	k := p.under(256)
 	for i := range p.calls {
-		if c := p.n.m.conns[p.calls[(i+k)%len(p.calls)]]; c != nil {
+		if c := p.n.m.table.conns[p.calls[(i+k)%len(p.calls)]]; c != nil {
 			return c
 		}
 	}
@@ -223,9 +223,9 @@ func (p *play) check() {
 		}
 	}
 	out.Reset()
-	p.before = len(m.conns)
+	p.before = len(m.table.conns)
 	waiting, requests, due := 0, 0, 0
-	for id, c := range m.conns {
+	for id, c := range m.table.conns {
 		if c.id != id || c.state == Idle {
 			p.t.Fatalf("%#x is %#x in %v", uint32(id), uint32(c.id), c.state)
 		}
@@ -243,24 +243,24 @@ func (p *play) check() {
 		}
 	}
 	live, ended := m.Conns()
-	if ended != waiting || m.requests != requests || m.due.Len() != due {
-		p.t.Fatalf("%d ended, %d requests, %d deadlines; the connections say %d, %d, %d", ended, m.requests, m.due.Len(), waiting, requests, due)
+	if ended != waiting || m.table.requests != requests || m.table.due.Len() != due {
+		p.t.Fatalf("%d ended, %d requests, %d deadlines; the connections say %d, %d, %d", ended, m.table.requests, m.table.due.Len(), waiting, requests, due)
 	}
 	if live > m.cfg.MaxConns || requests > m.cfg.MaxRequests || ended > m.cfg.MaxTimeWait || len(m.listeners) > m.cfg.MaxListeners {
 		p.t.Fatalf("%d live, %d requests, %d ended, %d listeners", live, requests, ended, len(m.listeners))
 	}
-	for k, c := range m.byPeer {
-		if m.conns[c.id] != c || k.id != c.remoteID || k.sidr != c.sidr {
+	for k, c := range m.table.byPeer {
+		if m.table.conns[c.id] != c || k.id != c.remoteID || k.sidr != c.sidr {
 			p.t.Fatalf("peer's %#x leads to %+v", uint32(k.id), c)
 		}
 	}
-	for k, c := range m.byRemote {
-		if m.conns[c.id] != c || c.state == TimeWait || k.qpn != c.remQPN {
+	for k, c := range m.table.byRemote {
+		if m.table.conns[c.id] != c || c.state == TimeWait || k.qpn != c.remQPN {
 			p.t.Fatalf("peer's queue pair %#x leads to %+v", uint32(k.qpn), c)
 		}
 	}
-	for qpn, c := range m.byQPN {
-		if m.conns[c.id] != c || c.state == TimeWait || qpn != c.qpn {
+	for qpn, c := range m.table.byQPN {
+		if m.table.conns[c.id] != c || c.state == TimeWait || qpn != c.qpn {
 			p.t.Fatalf("queue pair %#x leads to %+v", uint32(qpn), c)
 		}
 	}

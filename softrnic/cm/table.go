@@ -66,12 +66,11 @@ type conn struct {
 // way returns the addresses and the partition of the connection's messages.
 func (c *conn) way() Way { return Way{c.local, c.peer, c.pkey} }
 
-// Conns returns the number of connections that have not ended (live), and the number of ended
-// connections that are in time-wait.
-func (t *table) Conns() (live, ended int) { return len(t.conns) - t.waiting, t.waiting }
+// count is Machine.Conns.
+func (t *table) count() (live, ended int) { return len(t.conns) - t.waiting, t.waiting }
 
-// ConnOf returns the connection of a queue pair of this side that has not ended.
-func (t *table) ConnOf(qpn wire.QPN) (mad.CommID, bool) {
+// connOf is Machine.ConnOf.
+func (t *table) connOf(qpn wire.QPN) (mad.CommID, bool) {
 	c := t.byQPN[qpn]
 	if c == nil {
 		return 0, false
@@ -104,8 +103,8 @@ func (t *table) step(c *conn, on cause) bool {
 	return true
 }
 
-// Deadline returns when Tick must be called next; clock.Never if nothing is due.
-func (t *table) Deadline() clock.Time {
+// deadline is Machine.Deadline.
+func (t *table) deadline() clock.Time {
 	_, at := t.due.Next()
 	return at
 }

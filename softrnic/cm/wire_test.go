@@ -301,7 +301,7 @@ func TestCountsOfTrouble(t *testing.T) {
 	ida, idb := handshake(t, a, c)
 	strays := c.m.Stats().Strays
 	again := &mad.REQ{LocalID: ida, Service: testService, QPN: 0x40, MTU: 3, PKey: 0xffff, Primary: mad.Path{RemoteGID: addrs["b"].As16()}}
-	c.m.Handle(0, Way{addrs["b"], addrs["a"], 0xffff}, mad.Append(nil, c.m.conns[idb].tid, again), &c.out)
+	c.m.Handle(0, Way{addrs["b"], addrs["a"], 0xffff}, mad.Append(nil, c.m.table.conns[idb].tid, again), &c.out)
 	if st := c.m.Stats(); st.Strays != strays+1 || len(c.out.Tx) != 0 {
 		t.Errorf("a REQ behind the RTU: %+v, %d datagrams", st, len(c.out.Tx))
 	}
@@ -314,7 +314,7 @@ func TestStaleReplyIsRemembered(t *testing.T) {
 	handshake(t, a, b) // with the peer's queue pair 0x50
 	id, err := a.connect(0, testService, 0x41)
 	must(t, err)
-	tid := a.m.conns[id].tid
+	tid := a.m.table.conns[id].tid
 	reply := func(local mad.CommID) *mad.REJ {
 		a.out.Reset()
 		a.m.Handle(0, Way{addrs["a"], addrs["b"], 0xffff}, mad.Append(nil, tid, &mad.REP{LocalID: local, RemoteID: id, QPN: 0x50}), &a.out)
