@@ -20,7 +20,7 @@ const maxEvents = 256
 
 // Context is a NIC that another process, the daemon, owns. All methods are safe for concurrent use.
 type Context struct {
-	session
+	session session
 	wake    *os.File // the socket by which the daemon and this program wake each other
 	page    []byte   // the control page, which the daemon and this program share; see ring.Control
 	ctl     *ring.Control
@@ -59,7 +59,7 @@ func (c *Context) Device() verbs.DeviceAttr {
 
 func (c *Context) AllocPD() (verbs.PD, error) {
 	var h proto.Handle
-	if err := c.call(proto.OpAllocPD, proto.None{}, &h); err != nil {
+	if err := c.session.call(proto.OpAllocPD, proto.None{}, &h); err != nil {
 		return nil, err
 	}
 	return &pd{ctx: c, h: h.H}, nil
@@ -68,16 +68,16 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) {
 	const op = "next async event"
 	for {
-		wake := c.wakes.next()
-		c.mu.Lock()
-		if len(c.events) > 0 {
-			ev := c.events[0]
-			c.events = append(c.events[:0], c.events[1:]...)
-			c.mu.Unlock()
+		wake := c.session.wakes.next()
+		c.session.mu.Lock()
+		if len(c.session.events) > 0 {
+			ev := c.session.events[0]
+			c.session.events = append(c.session.events[:0], c.session.events[1:]...)
+			c.session.mu.Unlock()
 			return ev, nil
 		}
-		closed, why := c.closed, c.failure
-		c.mu.Unlock()
+		closed, why := c.session.closed, c.session.failure
+		c.session.mu.Unlock()
 		switch {
 		case why != nil:
 			return verbs.AsyncEvent{}, verbs.Errorf(op, verbs.ErrClosed, "%v", why)
@@ -93,28 +93,28 @@ func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) 
 // Close destroys everything that was made through c, except shared regions, and returns when that
 // is done. Afterwards memory of Alloc must not be used. A second Close does nothing.
 func (c *Context) Close() error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
+	c.session.mu.Lock()
+	if c.session.closed {
+		c.session.mu.Unlock()
 		return nil
 	}
-	c.closed = true
-	c.mu.Unlock()
-	err := verbs.Gone(c.call(proto.OpClose, proto.None{}, nil))
-	if cerr := c.conn.Close(); !errors.Is(cerr, net.ErrClosed) { // ErrClosed: giveUp has closed it already
+	c.session.closed = true
+	c.session.mu.Unlock()
+	err := verbs.Gone(c.session.call(proto.OpClose, proto.None{}, nil))
+	if cerr := c.session.conn.Close(); !errors.Is(cerr, net.ErrClosed) { // ErrClosed: giveUp has closed it already
 		err = errors.Join(err, cerr)
 	}
 	if c.wake != nil {
 		err = errors.Join(err, c.wake.Close())
 	}
 	c.tasks.Wait()
-	c.wakes.all()
+	c.session.wakes.all()
 	return errors.Join(err, c.maps.close()) // the control page is unmapped when the garbage collector frees c
 }
 
 // alive reports whether objects that were made in the given incarnation of the NIC still exist.
 func (c *Context) alive(incarnation uint64) bool {
-	return !c.gone.Load() && c.ctl.Incarnation.Load() == incarnation
+	return !c.session.gone.Load() && c.ctl.Incarnation.Load() == incarnation
 }
 
 // wakes lets the context wake all its sleeping threads at once, when something has changed.
@@ -145,7 +145,7 @@ func (c *Context) listen() {
 		if err != nil || n == 0 {
 			return
 		}
-		c.wakes.all()
+		c.session.wakes.all()
 	}
 }
 
@@ -164,7 +164,7 @@ func (c *Context) sleep(wake <-chan struct{}, deadline clock.Time) bool {
 	}
 	select {
 	case <-wake:
-	case <-c.dead:
+	case <-c.session.dead:
 	case <-late:
 		return false
 	}
@@ -177,11 +177,11 @@ func (c *Context) sleep(wake <-chan struct{}, deadline clock.Time) bool {
 // context abandons it, because nothing else would end the wait.
 func (c *Context) doze(wake <-chan struct{}, deadline clock.Time) bool {
 	now := c.runtime.Now()
-	if deadline != clock.Never && deadline.Sub(now) <= 2*c.patience { // the deadline comes before doze could find out that the daemon is silent
+	if deadline != clock.Never && deadline.Sub(now) <= 2*c.session.patience { // the deadline comes before doze could find out that the daemon is silent
 		return c.sleep(wake, deadline)
 	}
-	if !c.sleep(wake, now.Add(c.patience)) {
-		_ = c.call(proto.OpProgress, proto.Progress{}, nil) // the content of the answer does not matter, only whether it comes
+	if !c.sleep(wake, now.Add(c.session.patience)) {
+		_ = c.session.call(proto.OpProgress, proto.Progress{}, nil) // the content of the answer does not matter, only whether it comes
 	}
 	return true
 }

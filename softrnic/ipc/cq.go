@@ -64,8 +64,8 @@ func (c *cq) ID() uint32 { return c.id }
 // look returns how many completions can be taken without a wait. It is the first step of a poll.
 // The caller holds mu.
 func (c *cq) look(op string) (int, error) {
-	if !c.closed && c.ctx.gone.Load() {
-		return 0, c.ctx.over(op)
+	if !c.closed && c.ctx.session.gone.Load() {
+		return 0, c.ctx.session.over(op)
 	}
 	if c.closed || !c.ctx.alive(c.incarnation) {
 		return 0, verbs.Errorf(op, verbs.ErrClosed, "the object was destroyed, or its NIC went down")
@@ -158,7 +158,7 @@ func (c *cq) Arm(solicited bool) error {
 	c.q.Arm.Store(how)
 	c.ctx.ring(c.bell)
 	if !c.ctx.armed(c.q, c.bell) {
-		return c.ctx.over(op)
+		return c.ctx.session.over(op)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (c *cq) Arm(solicited bool) error {
 func (c *Context) armed(q *ring.Queue, bell uint32) bool {
 	emptyPolls := 0
 	for look := 1; q.Arm.Load() != 0; look++ {
-		if c.gone.Load() {
+		if c.session.gone.Load() {
 			return false
 		}
 		if look < 4*eager && c.spin > 0 {
@@ -176,7 +176,7 @@ func (c *Context) armed(q *ring.Queue, bell uint32) bool {
 			}
 			continue
 		}
-		wake := c.wakes.next()
+		wake := c.session.wakes.next()
 		q.Wait.Store(1)
 		if q.Arm.Load() != 0 && !c.sleep(wake, c.runtime.Now().Add(again)) {
 			c.unserved(bell, &emptyPolls)
@@ -212,7 +212,7 @@ func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) er
 		var wake <-chan struct{}
 		c.mu.Lock()
 		if !polling {
-			wake = c.ctx.wakes.next()
+			wake = c.ctx.session.wakes.next()
 			if !c.closed {
 				c.q.Wait.Store(1)
 			}
@@ -264,7 +264,7 @@ func (c *cq) change(op string, what proto.Op, args any) error {
 	if err != nil {
 		return err
 	}
-	return c.ctx.call(what, args, nil)
+	return c.ctx.session.call(what, args, nil)
 }
 
 func (c *cq) Destroy() error {
@@ -272,7 +272,7 @@ func (c *cq) Destroy() error {
 	defer c.mu.Unlock()
 	err := c.ctx.destroyQueue("destroy CQ", proto.OpDestroyCQ, c.h, c.closed, c)
 	if c.closed {
-		c.ctx.wakes.all()
+		c.ctx.session.wakes.all()
 	}
 	return err
 }

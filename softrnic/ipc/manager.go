@@ -54,7 +54,7 @@ func (m *Manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Pa
 		return nil, err
 	}
 	var d proto.Data
-	err = m.ctx.call(proto.OpDial, proto.Connect{QP: h, To: addr, Service: service, Params: p, Private: private, Timeout: m.ctx.timeout(deadline)}, &d)
+	err = m.ctx.session.call(proto.OpDial, proto.Connect{QP: h, To: addr, Service: service, Params: p, Private: private, Timeout: m.ctx.timeout(deadline)}, &d)
 	return d.Data, err
 }
 
@@ -63,7 +63,7 @@ func (m *Manager) Listen(service string) (rdmacm.Listener, error) {
 		return nil, err
 	}
 	var h proto.Handle
-	if err := m.ctx.call(proto.OpListen, proto.Service{Name: service}, &h); err != nil {
+	if err := m.ctx.session.call(proto.OpListen, proto.Service{Name: service}, &h); err != nil {
 		return nil, err
 	}
 	return &listener{m: m, h: h.H}, nil
@@ -84,7 +84,7 @@ func (m *Manager) ending(op string, what proto.Op, qp verbs.QP, deadline clock.T
 	if err != nil {
 		return err
 	}
-	return m.ctx.call(what, proto.Wait{H: h, Timeout: m.ctx.timeout(deadline)}, nil)
+	return m.ctx.session.call(what, proto.Wait{H: h, Timeout: m.ctx.timeout(deadline)}, nil)
 }
 
 // Close ends listening, refuses requests that have not been answered, and ends every wait.
@@ -93,7 +93,7 @@ func (m *Manager) Close() error {
 	if m.closed.Swap(true) {
 		return nil
 	}
-	return verbs.Gone(m.ctx.call(proto.OpCloseManager, proto.None{}, nil))
+	return verbs.Gone(m.ctx.session.call(proto.OpCloseManager, proto.None{}, nil))
 }
 
 // listener receives the requests for one service.
@@ -108,7 +108,7 @@ func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
 		return nil, verbs.Errorf("accept", verbs.ErrClosed, "the listener was closed")
 	}
 	var in proto.Incoming
-	if err := l.m.ctx.call(proto.OpNextRequest, proto.Wait{H: l.h, Timeout: l.m.ctx.timeout(deadline)}, &in); err != nil {
+	if err := l.m.ctx.session.call(proto.OpNextRequest, proto.Wait{H: l.h, Timeout: l.m.ctx.timeout(deadline)}, &in); err != nil {
 		return nil, err
 	}
 	return &request{m: l.m, in: in}, nil
@@ -118,7 +118,7 @@ func (l *listener) Close() error {
 	if l.closed.Swap(true) || l.m.closed.Load() {
 		return nil
 	}
-	return l.m.ctx.call(proto.OpUnlisten, proto.Handle{H: l.h}, nil)
+	return l.m.ctx.session.call(proto.OpUnlisten, proto.Handle{H: l.h}, nil)
 }
 
 // request is a connection request of a peer that waits for an answer.
@@ -136,11 +136,11 @@ func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline 
 	if err != nil {
 		return err
 	}
-	return r.m.ctx.call(proto.OpAccept, proto.Connect{H: r.in.H, QP: h, Params: p, Private: private, Timeout: r.m.ctx.timeout(deadline)}, nil)
+	return r.m.ctx.session.call(proto.OpAccept, proto.Connect{H: r.in.H, QP: h, Params: p, Private: private, Timeout: r.m.ctx.timeout(deadline)}, nil)
 }
 
 func (r *request) Reject(reason string) error { return r.Answer(reason, nil) }
 
 func (r *request) Answer(reason string, private []byte) error {
-	return r.m.ctx.call(proto.OpReject, proto.Reject{H: r.in.H, Reason: reason, Private: private}, nil)
+	return r.m.ctx.session.call(proto.OpReject, proto.Reject{H: r.in.H, Reason: reason, Private: private}, nil)
 }

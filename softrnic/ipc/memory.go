@@ -30,7 +30,7 @@ func (c *Context) destroy(op proto.Op, h *uint32) error {
 	if n == destroyed {
 		return verbs.Errorf(string(op), verbs.ErrClosed, "the object was destroyed")
 	}
-	err := c.call(op, proto.Handle{H: n}, nil)
+	err := c.session.call(op, proto.Handle{H: n}, nil)
 	if verbs.Gone(err) == nil {
 		atomic.StoreUint32(h, destroyed)
 	}
@@ -41,7 +41,7 @@ func (c *Context) destroy(op proto.Op, h *uint32) error {
 // the memory cannot be mapped, for example because the program has no free descriptor, the calls in
 // `made` destroy the objects that the daemon has made.
 func (c *Context) callMemory(op proto.Op, args, out any, length *int, made ...undo) ([]byte, error) {
-	fds, err := c.callFiles(op, args, out)
+	fds, err := c.session.callFiles(op, args, out)
 	defer ring.CloseFiles(fds...)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (c *Context) callMemory(op proto.Op, args, out any, length *int, made ...un
 		return bytes, nil
 	}
 	for _, u := range made {
-		err = errors.Join(err, c.call(u.op, proto.Handle{H: *u.h}, nil))
+		err = errors.Join(err, c.session.call(u.op, proto.Handle{H: *u.h}, nil))
 	}
 	return nil, err
 }
@@ -99,7 +99,7 @@ func (c *Context) Free(b []byte) error {
 	if m == nil || off != 0 || len(b) != len(m.bytes) {
 		return verbs.Errorf("free", verbs.ErrInvalid, "the bytes are not the whole memory of one Alloc")
 	}
-	if err := c.call(proto.OpFree, proto.Handle{H: m.h}, nil); err != nil {
+	if err := c.session.call(proto.OpFree, proto.Handle{H: m.h}, nil); err != nil {
 		return err
 	}
 	c.maps.drop(m)
@@ -142,7 +142,7 @@ func (p *pd) register(op string, buf []byte, length int, a proto.RegMR) (verbs.M
 		return nil, verbs.Errorf(op, verbs.ErrNotSupported, "the NIC cannot reach memory of this process; pass nil, or memory of Context.Alloc")
 	}
 	a.Memory, a.Offset, a.Length = m.h, off, len(buf)
-	if err := p.ctx.call(proto.OpRegMR, a, &r); err != nil {
+	if err := p.ctx.session.call(proto.OpRegMR, a, &r); err != nil {
 		return nil, err
 	}
 	return p.newMR(r, buf[:len(buf):len(buf)], false), nil
@@ -234,10 +234,10 @@ func (c *Context) access(op proto.Op, h uint32, p []byte, off int, write bool) e
 		var err error
 		if write {
 			a.Data = p[:n]
-			err = c.call(op, a, nil)
+			err = c.session.call(op, a, nil)
 		} else {
 			a.Length = n
-			err = c.call(op, a, &d)
+			err = c.session.call(op, a, &d)
 			copy(p[:n], d.Data)
 		}
 		if p, off = p[n:], off+n; err != nil || len(p) == 0 {
@@ -287,7 +287,7 @@ func (m *mr) Rereg(access verbs.Access) error {
 	if m.closed {
 		return verbs.Errorf(op, verbs.ErrClosed, "the region was deregistered")
 	}
-	return m.pd.ctx.call(proto.OpReregMR, proto.ReregMR{H: m.r.H, Access: access}, nil)
+	return m.pd.ctx.session.call(proto.OpReregMR, proto.ReregMR{H: m.r.H, Access: access}, nil)
 }
 
 func (m *mr) Dereg() error {
@@ -296,7 +296,7 @@ func (m *mr) Dereg() error {
 	if m.closed {
 		return verbs.Errorf("dereg MR", verbs.ErrClosed, "the region was deregistered")
 	}
-	err := m.pd.ctx.call(proto.OpDeregMR, proto.Handle{H: m.r.H}, nil)
+	err := m.pd.ctx.session.call(proto.OpDeregMR, proto.Handle{H: m.r.H}, nil)
 	if verbs.Gone(err) == nil {
 		m.release()
 		m.pd.ctx.maps.forget(m)
@@ -311,7 +311,7 @@ type mw struct {
 
 func (p *pd) AllocMW() (verbs.MW, error) {
 	var h proto.Handle
-	if err := p.ctx.call(proto.OpAllocMW, proto.Handle{H: p.h}, &h); err != nil {
+	if err := p.ctx.session.call(proto.OpAllocMW, proto.Handle{H: p.h}, &h); err != nil {
 		return nil, err
 	}
 	return &mw{ctx: p.ctx, h: h.H}, nil
@@ -323,7 +323,7 @@ func (m *mw) RKey() (uint32, error) {
 		return 0, verbs.Errorf("query MW", verbs.ErrClosed, "the object was destroyed")
 	}
 	var k proto.Key
-	err := m.ctx.call(proto.OpQueryMW, proto.Handle{H: h}, &k)
+	err := m.ctx.session.call(proto.OpQueryMW, proto.Handle{H: h}, &k)
 	return k.RKey, err
 }
 
@@ -337,7 +337,7 @@ type dm struct {
 
 func (c *Context) AllocDM(length int) (verbs.DM, error) {
 	var h proto.Handle
-	if err := c.call(proto.OpAllocDM, proto.Alloc{Length: length}, &h); err != nil {
+	if err := c.session.call(proto.OpAllocDM, proto.Alloc{Length: length}, &h); err != nil {
 		return nil, err
 	}
 	return &dm{ctx: c, h: h.H, length: length}, nil
@@ -349,7 +349,7 @@ func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, 
 		return nil, verbs.Errorf("reg DM", verbs.ErrInvalid, "the device memory was not allocated by this context")
 	}
 	var r proto.MR
-	if err := p.ctx.call(proto.OpRegDM, proto.RegMR{PD: p.h, Memory: o.h, Offset: off, Length: length, Access: access}, &r); err != nil {
+	if err := p.ctx.session.call(proto.OpRegDM, proto.RegMR{PD: p.h, Memory: o.h, Offset: off, Length: length, Access: access}, &r); err != nil {
 		return nil, err
 	}
 	return p.newMR(r, nil, false), nil

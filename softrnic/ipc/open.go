@@ -59,17 +59,17 @@ func Open(cfg Config) (*Context, error) {
 		session: session{conn: conn, calls: make(map[uint64]chan answer), dead: make(chan struct{})},
 		maps:    mappings{memories: make(map[*memory]struct{}), objects: make(map[mapping]struct{})},
 	}
-	c.wakes.ch = make(chan struct{})
-	c.patience = cfg.Patience
-	if c.patience <= 0 {
-		c.patience = defaultPatience
+	c.session.wakes.ch = make(chan struct{})
+	c.session.patience = cfg.Patience
+	if c.session.patience <= 0 {
+		c.session.patience = defaultPatience
 	}
-	c.patience = min(max(c.patience, leastPatience), mostPatience)
+	c.session.patience = min(max(c.session.patience, leastPatience), mostPatience)
 	if cred, err := ring.Peer(conn); err == nil {
 		c.inside = int(cred.Pid) == os.Getpid()
 	}
 	err = conn.SetReadDeadline(time.Now().Add(openWait))
-	c.tasks.Go(c.receive)
+	c.tasks.Go(c.session.receive)
 	if err == nil {
 		err = c.hello(cfg.Name)
 	}
@@ -86,7 +86,7 @@ func Open(cfg Config) (*Context, error) {
 // hello introduces the program to the daemon, and receives the control page and the wake socket.
 func (c *Context) hello(name string) error {
 	var w proto.Welcome
-	fds, err := c.callFiles(proto.OpHello, proto.Hello{Version: proto.Version, Name: name}, &w)
+	fds, err := c.session.callFiles(proto.OpHello, proto.Hello{Version: proto.Version, Name: name}, &w)
 	if errors.Is(err, verbs.ErrClosed) {
 		return fmt.Errorf("%w; the daemon may be of another version than this program", err)
 	}

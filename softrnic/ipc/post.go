@@ -63,7 +63,7 @@ func (c *Context) destroyQueue(op string, what proto.Op, h uint32, closed bool, 
 	if closed {
 		return verbs.Errorf(op, verbs.ErrClosed, "the object was destroyed")
 	}
-	err := c.call(what, proto.Handle{H: h}, nil)
+	err := c.session.call(what, proto.Handle{H: h}, nil)
 	if verbs.Gone(err) == nil {
 		m.release()
 		c.maps.forget(m)
@@ -79,7 +79,7 @@ func (p *poster) post(op string, n int) error {
 	p.q.Tail.Store(p.tail)
 	p.ctx.ring(p.bell)
 	if !p.ctx.consumed(p.q, p.tail, p.bell) {
-		return p.ctx.over(op)
+		return p.ctx.session.over(op)
 	}
 	if at := p.q.Refused.Load(); at > first {
 		return refusal(p.q, op, int(at-1-first))
@@ -105,8 +105,8 @@ var again = 100 * time.Millisecond // tests change it
 // `again`. It rings the bell once more. *emptyPolls counts the calls of unserved in one wait. If
 // the daemon does not serve the bell within the patience, unserved abandons the daemon.
 func (c *Context) unserved(bell uint32, emptyPolls *int) {
-	if *emptyPolls++; time.Duration(*emptyPolls)*again >= c.patience {
-		c.giveUp("the daemon has not looked at what was posted for %v", c.patience)
+	if *emptyPolls++; time.Duration(*emptyPolls)*again >= c.session.patience {
+		c.session.giveUp("the daemon has not looked at what was posted for %v", c.session.patience)
 	}
 	c.ring(bell)
 }
@@ -123,7 +123,7 @@ func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 	var end clock.Time
 	polling, emptyPolls := c.spin > 0 && pace.Begin(), 0
 	for q.Head.Load() < tail {
-		if c.gone.Load() {
+		if c.session.gone.Load() {
 			return false
 		}
 		if polling {
@@ -134,7 +134,7 @@ func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 			polling = !pace.Pause() && now < end
 			continue
 		}
-		wake := c.wakes.next()
+		wake := c.session.wakes.next()
 		q.Wait.Store(1)
 		if q.Head.Load() < tail && !c.sleep(wake, c.runtime.Now().Add(again)) {
 			c.unserved(bell, &emptyPolls)
@@ -157,7 +157,7 @@ func (c *Context) word(op string, a ring.Access) (uint64, error) {
 	q.Tail.Store(at + 1)
 	c.ring(0)
 	if !c.consumed(q, at+1, 0) {
-		return 0, c.over(op)
+		return 0, c.session.over(op)
 	}
 	if q.Refused.Load() == at+1 {
 		return 0, refusal(q, op, 0)

@@ -82,13 +82,13 @@ func (p *pd) cq(op, which string, c verbs.CQ) (*cq, error) {
 func (q *qp) QPN() wire.QPN { return q.num }
 
 func (q *qp) Query() (a verbs.QPAttr, err error) {
-	err = q.pd.ctx.call(proto.OpQueryQP, proto.Handle{H: q.h}, &a)
+	err = q.pd.ctx.session.call(proto.OpQueryQP, proto.Handle{H: q.h}, &a)
 	return a, q.send.state("query QP", err)
 }
 
 func (q *qp) modify(m proto.ModifyQP) error {
 	m.H = q.h
-	return q.send.state("modify QP", q.pd.ctx.call(proto.OpModifyQP, m, nil))
+	return q.send.state("modify QP", q.pd.ctx.session.call(proto.OpModifyQP, m, nil))
 }
 
 func (q *qp) ToInit(a verbs.ToInit) error { return q.modify(proto.ModifyQP{To: proto.ToInit, Init: a}) }
@@ -110,7 +110,7 @@ func (q *qp) ToError() error   { return q.modify(proto.ModifyQP{To: proto.ToErro
 // then the NIC would refuse it.
 func (q *qp) ToReset() error {
 	q.send.mu.Lock()
-	err := q.pd.ctx.call(proto.OpModifyQP, proto.ModifyQP{H: q.h, To: proto.ToReset}, nil)
+	err := q.pd.ctx.session.call(proto.OpModifyQP, proto.ModifyQP{H: q.h, To: proto.ToReset}, nil)
 	q.early.sends = false
 	q.send.mu.Unlock()
 	if err = q.send.state("modify QP", err); err == nil {
@@ -127,11 +127,11 @@ func (q *qp) purge() {
 }
 
 func (q *qp) AttachMulticast(group verbs.GID) error {
-	return q.send.state("attach multicast", q.pd.ctx.call(proto.OpAttach, proto.Multicast{H: q.h, Group: group}, nil))
+	return q.send.state("attach multicast", q.pd.ctx.session.call(proto.OpAttach, proto.Multicast{H: q.h, Group: group}, nil))
 }
 
 func (q *qp) DetachMulticast(group verbs.GID) error {
-	return q.send.state("detach multicast", q.pd.ctx.call(proto.OpDetach, proto.Multicast{H: q.h, Group: group}, nil))
+	return q.send.state("detach multicast", q.pd.ctx.session.call(proto.OpDetach, proto.Multicast{H: q.h, Group: group}, nil))
 }
 
 func (q *qp) PostSend(wr ...verbs.SendWR) error {
@@ -149,7 +149,7 @@ func (q *qp) PostSend(wr ...verbs.SendWR) error {
 		return nil
 	}
 	if !p.ctx.consumed(p.q, p.tail, p.bell) { // waits until the daemon has taken the lists that were posted early
-		return p.ctx.over(op)
+		return p.ctx.session.over(op)
 	}
 	for done := 0; done < len(wr); {
 		n, foreign := 0, false
@@ -232,18 +232,18 @@ func (s *srq) release() {
 }
 
 func (s *srq) Query() (a verbs.SRQAttr, err error) {
-	err = s.pd.ctx.call(proto.OpQuerySRQ, proto.Handle{H: s.h}, &a)
+	err = s.pd.ctx.session.call(proto.OpQuerySRQ, proto.Handle{H: s.h}, &a)
 	return a, s.recv.state("query SRQ", err)
 }
 
 func (s *srq) PostRecv(wr ...verbs.RecvWR) error { return s.recv.postRecv("post SRQ recv", wr) }
 
 func (s *srq) SetLimit(n int) error {
-	return s.recv.state("modify SRQ", s.pd.ctx.call(proto.OpLimitSRQ, proto.Limit{H: s.h, N: n}, nil))
+	return s.recv.state("modify SRQ", s.pd.ctx.session.call(proto.OpLimitSRQ, proto.Limit{H: s.h, N: n}, nil))
 }
 
 func (s *srq) Resize(maxWR int) error {
-	return s.recv.state("modify SRQ", s.pd.ctx.call(proto.OpResizeSRQ, proto.Limit{H: s.h, N: maxWR}, nil))
+	return s.recv.state("modify SRQ", s.pd.ctx.session.call(proto.OpResizeSRQ, proto.Limit{H: s.h, N: maxWR}, nil))
 }
 
 func (s *srq) Destroy() error {
@@ -260,7 +260,7 @@ type ah struct {
 
 func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
 	var r proto.Address
-	if err := p.ctx.call(proto.OpCreateAH, proto.CreateAH{PD: p.h, Attr: a}, &r); err != nil {
+	if err := p.ctx.session.call(proto.OpCreateAH, proto.CreateAH{PD: p.h, Attr: a}, &r); err != nil {
 		return nil, err
 	}
 	return &ah{pd: p, h: r.H, number: r.Number}, nil

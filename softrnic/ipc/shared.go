@@ -42,5 +42,5 @@ func (c *Context) Share(name string, length int, access verbs.Access) (*Shared, 
 
 // Unshare removes a shared region. It fails with ErrBusy while a program has it open.
 func (c *Context) Unshare(name string) error {
-	return c.call(proto.OpUnshare, proto.Share{Name: name}, nil)
+	return c.session.call(proto.OpUnshare, proto.Share{Name: name}, nil)
 }
