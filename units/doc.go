@@ -1,3 +1,3 @@
-// Package units reads and writes sizes, rates, probabilities and durations as people type them in
+// Package units reads and writes sizes, rates, probabilities, durations and names as people type them in
 // rack files, rules and flags. It holds no state and does no I/O.
 package units

@@ -10,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // Policy sets the congestion windows of one executor. Its methods are called one at a time and must not
@@ -54,8 +55,7 @@ var policies = map[string]func(c Config) Policy{
 // the Policy of one executor, whose parameters c has no zeros. Init functions call Register. It panics if
 // the name is taken or is no name, or if `of` is nil. remove removes the policy; only tests call it.
 func Register(name string, of func(c Config) Policy) (remove func()) {
-	const maxName = 32
-	if policies[name] != nil || of == nil || name == "" || len(name) > maxName || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+	if policies[name] != nil || of == nil || !units.IsName(name) {
 		panic(fmt.Sprintf("congestion policy %q: the name is taken, is no name, or has no function", name))
 	}
 	policies[name] = of

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // Field is one key of a rule, with its text form.
@@ -206,7 +208,7 @@ func (r *Rule) setServer(s string) error {
 		r.Server = a.Unmap()
 		return nil
 	}
-	if s == "" || len(s) > MaxID || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+	if !units.IsName(s) {
 		return fmt.Errorf("%.60q is neither a host's name nor an address", s)
 	}
 	r.Host = s

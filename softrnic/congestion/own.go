@@ -3,15 +3,12 @@ package congestion
 import (
 	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/rdmalab/rdmalab/units"
 )
 
-const (
-	// maxName bounds the length of an algorithm's name.
-	maxName = 32
-	// anyOfThem is for scenarios of the simulator any algorithm.
-	anyOfThem = "any"
-)
+// anyOfThem is for scenarios of the simulator any algorithm.
+const anyOfThem = "any"
 
 // Register adds a congestion control that another module has, under a name for the key `algorithm` of rack files:
 // small letters, digits and dashes, a letter first, and no word that YAML reads as something else. of makes the
@@ -20,7 +17,7 @@ const (
 // is nil. remove removes the algorithm; only tests call it.
 func Register(name string, of func(p *Params) Controller) (remove func()) {
 	taken := slices.Concat(Algorithms(), Profiles(), Scopes(), []string{anyOfThem, "on", "off", "yes", "no", "y", "n", "true", "false", "null"})
-	if slices.Contains(taken, name) || of == nil || name == "" || name[0] < 'a' || len(name) > maxName || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+	if slices.Contains(taken, name) || of == nil || !units.IsName(name) || name[0] < 'a' {
 		panic(fmt.Sprintf("congestion control %q: the name is taken, is no name, or has no function", name))
 	}
 	controllers[name] = of

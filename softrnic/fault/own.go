@@ -3,9 +3,9 @@ package fault
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // Effect is a kind of fault that another module adds with Register. Rules of the kind select frames
@@ -39,7 +39,7 @@ var reserved = []Kind{"drop", "nic", "verbs"}
 func Register(e Effect) (remove func()) {
 	name := string(e.Kind)
 	taken := slices.Contains(kinds, e.Kind) || slices.Contains(reserved, e.Kind)
-	if taken || e.New == nil || name == "" || len(name) > maxIDLen || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+	if taken || e.New == nil || !units.IsName(name) {
 		panic(fmt.Sprintf("fault %q: the kind is taken, is no name, or has no function New", name))
 	}
 	kinds = append(kinds, e.Kind)

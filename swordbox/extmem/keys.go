@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile/rules"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // MaxServers is how many servers a rule can name in one key.
@@ -46,7 +47,7 @@ func checkServers(s string) error {
 		if err == nil && (a.Zone() != "" || a.IsUnspecified() || a.IsMulticast()) {
 			return fmt.Errorf("%.60q is no address of a machine", w)
 		}
-		if err != nil && (w == "" || len(w) > rules.MaxID || strings.Trim(w, "abcdefghijklmnopqrstuvwxyz0123456789-") != "") {
+		if err != nil && !units.IsName(w) {
 			return fmt.Errorf("%.60q is neither a host's name nor an address", w)
 		}
 		if slices.Contains(list[:i], w) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rdmalab/rdmalab/nearest"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // Hash is a value of the key `hash` of rules: it decides which frames share an entry, and where the
@@ -41,8 +42,7 @@ var named = map[string]Hash{
 // functions call it. It panics if the name is taken or is no name, or if there is neither function. remove
 // removes the hash; only tests call it.
 func RegisterHash(h Hash) (remove func()) {
-	const maxName = 32
-	if _, taken := named[h.Name]; taken || h.Of == nil && h.Key == nil || h.Name == "" || len(h.Name) > maxName || strings.Trim(h.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+	if _, taken := named[h.Name]; taken || h.Of == nil && h.Key == nil || !units.IsName(h.Name) {
 		panic(fmt.Sprintf("hash %q: the name is taken, is no name, or has no function", h.Name))
 	}
 	named[h.Name] = h
