@@ -48,8 +48,8 @@ func (m *Manager) connect(c call, x *id, a connect) (Result, error) {
 		return Result{}, err
 	}
 	x.step(onConnect)
-	x.conn, m.conns[conn] = conn, x
-	conn.Watch(watcher{m})
+	x.conn, m.nic.conns[conn] = conn, x
+	conn.Watch(&m.nic)
 	return Result{}, nil
 }
 
@@ -202,7 +202,7 @@ func (m *Manager) disconnect(c call, x *id, _ named) (Result, error) {
 		return Result{}, nil
 	case x.state == Parted:
 		if x.step(onDisconnect); x.conn.Left {
-			m.left(x)
+			m.nic.left(x)
 		}
 		return Result{}, nil
 	case c.NIC == nil:

@@ -80,7 +80,7 @@ func (n *nic) check() {
 	for _, ch := range n.m.channels {
 		unread[ch.number] = len(ch.unread)
 		for _, p := range ch.unread {
-			if p.join != nil && n.m.joins[p.join.handle] != p.join || n.m.ids[p.of.handle] != p.of || p.of.channel != ch || p.made != nil && n.m.ids[p.made.handle] != p.made {
+			if p.join != nil && n.m.joins[p.join.handle] != p.join || n.m.nic.ids[p.of.handle] != p.of || p.of.channel != ch || p.made != nil && n.m.nic.ids[p.made.handle] != p.made {
 				n.t.Fatal("an event of an identifier that is gone")
 			}
 		}
@@ -90,7 +90,7 @@ func (n *nic) check() {
 			n.t.Fatalf("channel %d: %d announcements, %d events", ch, k, unread[ch])
 		}
 	}
-	has := [...]int{ID: len(n.m.ids), Event: 0, Join: len(n.m.joins)}
+	has := [...]int{ID: len(n.m.nic.ids), Event: 0, Join: len(n.m.joins)}
 	for _, k := range unread {
 		has[Event] += k
 	}
@@ -98,7 +98,7 @@ func (n *nic) check() {
 		n.t.Fatalf("the quota counts %v identifiers, events and memberships; there are %v", n.shares.has, has)
 	}
 	waiting := map[*id]int{}
-	for _, x := range n.m.ids {
+	for _, x := range n.m.nic.ids {
 		if n.m.channels[x.channel.number] != x.channel {
 			n.t.Fatal("an identifier without channel")
 		}
@@ -106,7 +106,7 @@ func (n *nic) check() {
 			waiting[x.of]++
 		}
 	}
-	for _, x := range n.m.ids {
+	for _, x := range n.m.nic.ids {
 		if x.waiting != waiting[x] {
 			n.t.Fatalf("%d requests wait, %d are counted", waiting[x], x.waiting)
 		}
@@ -194,9 +194,9 @@ func FuzzCommands(f *testing.F) {
 		for ch := range n.m.channels {
 			n.m.CloseChannel(n.step(), ch)
 		}
-		if len(n.m.ids)+len(n.m.joins)+len(n.m.conns)+len(n.m.listeners)+len(n.m.channels)+len(n.ports.used) != 0 {
+		if len(n.m.nic.ids)+len(n.m.joins)+len(n.m.nic.conns)+len(n.m.nic.listeners)+len(n.m.channels)+len(n.ports.used) != 0 {
 			t.Fatalf("%d identifiers, %d connections, %d listeners, %d channels, %d ports are left",
-				len(n.m.ids), len(n.m.conns), len(n.m.listeners), len(n.m.channels), len(n.ports.used))
+				len(n.m.nic.ids), len(n.m.nic.conns), len(n.m.nic.listeners), len(n.m.channels), len(n.ports.used))
 		}
 	})
 }

@@ -28,8 +28,8 @@ func (m *Manager) listen(c call, x *id, a listen) (Result, error) {
 	switch {
 	case c.NIC == nil:
 		return Result{}, unix.ENODEV
-	case len(m.listeners) >= m.cfg.Listeners:
-		return Result{}, verbs.Errorf("listen", verbs.ErrLimit, "this program has %d listeners; it may have %d", len(m.listeners), m.cfg.Listeners)
+	case len(m.nic.listeners) >= m.cfg.Listeners:
+		return Result{}, verbs.Errorf("listen", verbs.ErrLimit, "this program has %d listeners; it may have %d", len(m.nic.listeners), m.cfg.Listeners)
 	}
 	// No other identifier may have the address and port of a listener.
 	if err := m.cfg.Ports.check(x, x.src, false); err != nil {
@@ -49,36 +49,36 @@ func (m *Manager) listen(c call, x *id, a listen) (Result, error) {
 	}
 	x.step(onListen)
 	x.options.reuse = false
-	l.Watch(watcher{m})
-	x.listener, m.listeners[l] = l, x
+	l.Watch(&m.nic)
+	x.listener, m.nic.listeners[l] = l, x
 	return Result{}, nil
 }
 
 // Requested makes an identifier for a peer's request. The engine calls it; see engine.CMWatcher.
-func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refusal, ok bool) {
-	x := m.listeners[l]
-	ip, private, err := m.header(c)
+func (r *reports) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refusal, ok bool) {
+	x := r.listeners[l]
+	ip, private, err := r.header(c)
 	if x == nil || err != nil || ip.Src != c.Peer || !x.takes(c) {
 		return cm.Refusal{Reason: mad.ReasonConsumer}, false
 	}
-	if own := cm.MTUCode(m.cfg.Device.ActiveMTU); c.Request != nil && c.Request.MTU > own {
+	if own := cm.MTUCode(r.cfg.Device.ActiveMTU); c.Request != nil && c.Request.MTU > own {
 		return cm.Refusal{Reason: mad.ReasonInvalidMTU, Info: []byte{own}}, false
 	}
-	if x.waiting >= x.backlog || mayTell(m.cfg.Quota) != nil {
+	if x.waiting >= x.backlog || mayTell(r.cfg.Quota) != nil {
 		return cm.Refusal{Reason: mad.ReasonNoResources}, false
 	}
-	made, err := m.newID(x.channel, 0)
+	made, err := r.newID(x.channel, 0)
 	if err != nil {
 		return cm.Refusal{Reason: mad.ReasonNoResources}, false
 	}
 	made.space, made.qpType, made.conn, made.of, made.options.tos = x.space, x.qpType, c, x, x.options.tos
-	pkeyIndex, _ := verbs.PKeyIndex(m.cfg.Device.PKeys, pkeyOf(c)) // always found: the NIC refuses requests with other P_Keys
+	pkeyIndex, _ := verbs.PKeyIndex(r.cfg.Device.PKeys, pkeyOf(c)) // always found: the NIC refuses requests with other P_Keys
 	made.terms.pkeyIndex = uint16(pkeyIndex)
 	x.waiting++
 	made.src, made.dst = netip.AddrPortFrom(c.Local, x.src.Port()), netip.AddrPortFrom(c.Peer, ip.SrcPort)
 	made.step(onRequest)
-	m.conns[c] = made
-	m.cfg.queue(x.channel, pending{of: x, made: made, event: newEvent(x.uid, made.handle, connectRequest, 0, m.asked(made, private))})
+	r.conns[c] = made
+	r.cfg.queue(x.channel, pending{of: x, made: made, event: newEvent(x.uid, made.handle, connectRequest, 0, r.asked(made, private))})
 	return why, true
 }
 
@@ -103,7 +103,7 @@ func (x *id) accepts() netip.Prefix {
 }
 
 // header splits the private data of a request into the header of RDMA-CM and the program's data.
-func (m watcher) header(c *engine.CMConn) (ip mad.IPData, private []byte, err error) {
+func (r *reports) header(c *engine.CMConn) (ip mad.IPData, private []byte, err error) {
 	b := []byte(nil)
 	if c.Ask != nil {
 		b = c.Ask.Private[:]
@@ -116,16 +116,16 @@ func (m watcher) header(c *engine.CMConn) (ip mad.IPData, private []byte, err er
 
 // asked stores the values of a peer's request in the identifier x that was made for it, and returns
 // the parameters of the event that reports the request to the program.
-func (m watcher) asked(x *id, private []byte) any {
+func (r *reports) asked(x *id, private []byte) any {
 	t := &x.terms
-	t.mtu, t.ackTimeout = cm.MTUCode(m.cfg.Device.ActiveMTU), x.options.timeout()
+	t.mtu, t.ackTimeout = cm.MTUCode(r.cfg.Device.ActiveMTU), x.options.timeout()
 	if x.datagrams() {
-		p := datagramParam{AH: m.cfg.ahOf(x, x.dst.Addr()), QKey: DefaultQKey}
+		p := datagramParam{AH: r.cfg.ahOf(x, x.dst.Addr()), QKey: DefaultQKey}
 		p.PrivateLen = uint8(copy(p.Private[:], private))
 		return p
 	}
 	req := x.conn.Request
-	t.peerQPN, t.peerPSN, t.psn, t.mtu = req.QPN, req.PSN, m.cfg.newPSN(), req.MTU
+	t.peerQPN, t.peerPSN, t.psn, t.mtu = req.QPN, req.PSN, r.cfg.newPSN(), req.MTU
 	t.resources, t.depth, t.retry, t.rnrRetry = req.InitiatorDepth, req.ResponderResources, req.Retry, req.RNRRetry
 	t.ackTimeout = cmp.Or(x.options.ackTimeout, cm.PeerTimeout(req.Primary.AckTimeout))
 	p := connParam{

@@ -24,7 +24,7 @@ const spaceBase = 0x100
 // Identifiers returns the identifiers of a program on a NIC, in ascending order of their handles, without
 // those that have moved to another NIC or listen for one there.
 func (Step) Identifiers(m *Manager) (out []Identifier) {
-	for _, x := range m.ids {
+	for _, x := range m.nic.ids {
 		if x.away || x.mirror {
 			continue
 		}

@@ -72,7 +72,7 @@ func TestListenerAtLoopback(t *testing.T) {
 	} {
 		n := lonely(t)
 		n.do(Command{Op: BindIP, Args: encode(bindIP{Addr: at(s)})})
-		p := n.m.ids[0].accepts()
+		p := n.m.nic.ids[0].accepts()
 		takes := func(a string) bool { return !p.IsValid() || p.Contains(netip.MustParseAddr(a)) }
 		if takes("10.77.0.1") != c.four || takes("fd00:77::1") != c.six || takes("127.0.0.1") != (c.four && s != "10.77.0.1") {
 			t.Errorf("%s accepts at %v", s, p)

@@ -49,21 +49,13 @@ const (
 
 // Manager has the identifiers and event channels of one program.
 type Manager struct {
-	cfg       Config
-	ids       map[uint32]*id
-	channels  map[uint32]*channel
-	conns     map[*engine.CMConn]*id
-	listeners map[*engine.CMListener]*id
-	joins     map[uint32]*join
-	next      uint32 // the handle of an identifier to try next
-	nextCh    uint32 // the number of a channel to try next
-	nextJoin  uint32 // the handle of a membership to try next
+	cfg      Config
+	nic      reports
+	channels map[uint32]*channel
+	joins    map[uint32]*join
+	nextCh   uint32 // the number of a channel to try next
+	nextJoin uint32 // the handle of a membership to try next
 }
-
-// watcher receives the reports of the NIC's connection manager.
-type watcher struct{ *Manager }
-
-var _ engine.CMWatcher = watcher{}
 
 // New returns a Manager without identifiers.
 func New(cfg Config) *Manager {
@@ -73,11 +65,12 @@ func New(cfg Config) *Manager {
 	cfg.Of = max(cfg.Of, 1)
 	cfg.Channels = cmp.Or(cfg.Channels, defaultChannels)
 	cfg.Listeners = cmp.Or(cfg.Listeners, defaultListeners)
-	return &Manager{
-		cfg: cfg, ids: make(map[uint32]*id), channels: make(map[uint32]*channel),
+	m := &Manager{cfg: cfg, channels: make(map[uint32]*channel), joins: make(map[uint32]*join), nextJoin: uint32(cfg.Nth)}
+	m.nic = reports{
+		cfg: &m.cfg, ids: make(map[uint32]*id), next: uint32(cfg.Nth),
 		conns: make(map[*engine.CMConn]*id), listeners: make(map[*engine.CMListener]*id),
-		joins: make(map[uint32]*join), next: uint32(cfg.Nth), nextJoin: uint32(cfg.Nth),
 	}
+	return m
 }
 
 // Step is the step of the engine in which a command is executed. NIC is the NIC's connection
@@ -123,7 +116,7 @@ func command[A any](f func(m *Manager, x call, a A) (Result, error)) func(*Manag
 // onID makes a handler of a method for the identifier that its arguments name.
 func onID[A interface{ id() uint32 }](f func(m *Manager, c call, x *id, a A) (Result, error)) func(*Manager, call, []byte) (Result, error) {
 	return command(func(m *Manager, c call, a A) (Result, error) {
-		x, err := m.find(a.id())
+		x, err := m.nic.find(a.id())
 		if err != nil {
 			return Result{}, err
 		}
@@ -189,7 +182,7 @@ func (m *Manager) CloseChannel(s Step, number uint32) {
 	if ch == nil {
 		return
 	}
-	for _, x := range m.ids {
+	for _, x := range m.nic.ids {
 		if x.channel == ch {
 			m.end(s, x)
 		}
@@ -199,7 +192,7 @@ func (m *Manager) CloseChannel(s Step, number uint32) {
 
 // Listeners returns the number of identifiers that listen, without mirrors.
 func (m *Manager) Listeners() (n int) {
-	for _, x := range m.listeners {
+	for _, x := range m.nic.listeners {
 		if !x.mirror {
 			n++
 		}
@@ -207,15 +200,15 @@ func (m *Manager) Listeners() (n int) {
 	return n
 }
 
-func (m *Manager) newID(ch *channel, uid uint64) (*id, error) {
-	if len(m.ids) >= maxHandle/m.cfg.Of {
+func (r *reports) newID(ch *channel, uid uint64) (*id, error) {
+	if len(r.ids) >= maxHandle/r.cfg.Of {
 		return nil, unix.ENOMEM
 	}
-	if err := m.cfg.Quota.Take(ID); err != nil {
+	if err := r.cfg.Quota.Take(ID); err != nil {
 		return nil, err
 	}
-	x := &id{handle: unused(m.ids, &m.next, m.cfg.Of), uid: uid, channel: ch}
-	m.ids[x.handle] = x
+	x := &id{handle: unused(r.ids, &r.next, r.cfg.Of), uid: uid, channel: ch}
+	r.ids[x.handle] = x
 	return x, nil
 }
 
@@ -230,8 +223,8 @@ func unused[T any](used map[uint32]*T, next *uint32, step int) uint32 {
 	return n
 }
 
-func (m *Manager) find(handle uint32) (*id, error) {
-	if x := m.ids[handle]; x != nil {
+func (r *reports) find(handle uint32) (*id, error) {
+	if x := r.ids[handle]; x != nil {
 		return x, nil
 	}
 	return nil, unix.ENOENT
@@ -242,7 +235,7 @@ func (m *Manager) create(x call, a createID) (Result, error) {
 	if !ok {
 		return Result{}, unix.EINVAL
 	}
-	i, err := m.newID(x.ch, a.UID)
+	i, err := m.nic.newID(x.ch, a.UID)
 	if err != nil {
 		return Result{}, err
 	}
@@ -258,22 +251,22 @@ func (m *Manager) destroy(x call, i *id, _ destroyID) (Result, error) {
 // end removes an identifier, its connection or listener, the identifiers of peers' requests that
 // the program has not seen, and its events. It returns the number of removed events.
 func (m *Manager) end(s Step, x *id) (withdrawn int) {
-	if m.ids[x.handle] != x {
+	if m.nic.ids[x.handle] != x {
 		return 0 // the identifier has ended with its listener
 	}
-	delete(m.ids, x.handle)
+	delete(m.nic.ids, x.handle)
 	m.cfg.Quota.Add(ID, -1)
 	x.answered()
 	m.leaveAll(x)
 	m.cfg.Ports.release(x)
 	if x.listener != nil {
-		delete(m.listeners, x.listener)
+		delete(m.nic.listeners, x.listener)
 		if s.NIC != nil {
 			s.NIC.Unlisten(s.Now, x.listener, s.Out)
 		}
 	}
 	if x.conn != nil {
-		delete(m.conns, x.conn)
+		delete(m.nic.conns, x.conn)
 		if s.NIC != nil && x.state != Ended && !x.conn.Left {
 			s.NIC.Abort(s.Now, x.conn, s.Out)
 		}

@@ -35,7 +35,7 @@ func (m *Manager) joinAny(_ call, a joinMulticast) (Result, error) {
 // join joins a group. Like the kernel, it requires an identifier of a datagram service that is
 // bound to an address of the NIC, and a group of the same address family.
 func (m *Manager) join(handle uint32, uid uint64, addr address) (Result, error) {
-	x, err := m.find(handle)
+	x, err := m.nic.find(handle)
 	if err != nil {
 		return Result{}, err
 	}

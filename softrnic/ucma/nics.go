@@ -82,7 +82,7 @@ type Taken struct {
 // Take removes an identifier, so that another Manager may get it. It returns false if the identifier
 // is bound to an address, has a peer or listens: then it stays on its NIC.
 func (m *Manager) Take(handle uint32) (t Taken, ok bool) {
-	x := m.ids[handle]
+	x := m.nic.ids[handle]
 	if x == nil || x.away || x.state != Fresh && (x.state != Bound || !anyAddr(x.src.Addr())) {
 		return t, false
 	}
@@ -95,18 +95,18 @@ func (m *Manager) Take(handle uint32) (t Taken, ok bool) {
 	if x.state == Bound {
 		m.cfg.Ports.release(x)
 	}
-	m.ids[handle] = &id{handle: handle, state: Ended, channel: &channel{}, away: true} // no other identifier gets the handle
+	m.nic.ids[handle] = &id{handle: handle, state: Ended, channel: &channel{}, away: true} // no other identifier gets the handle
 	t.x = x
 	return t, true
 }
 
 // Has reports whether an identifier is here.
-func (m *Manager) Has(handle uint32) bool { return m.ids[handle] != nil && !m.ids[handle].away }
+func (m *Manager) Has(handle uint32) bool { return m.nic.ids[handle] != nil && !m.nic.ids[handle].away }
 
 // Forget frees the handle of an identifier that has moved away, and has ended there.
 func (m *Manager) Forget(handle uint32) {
-	if x := m.ids[handle]; x != nil && x.away {
-		delete(m.ids, handle)
+	if x := m.nic.ids[handle]; x != nil && x.away {
+		delete(m.nic.ids, handle)
 	}
 }
 
@@ -125,7 +125,7 @@ func (m *Manager) Give(t Taken) error {
 		return unix.EINVAL
 	}
 	x.channel = ch
-	m.ids[x.handle] = x
+	m.nic.ids[x.handle] = x
 	ch.unread = append(ch.unread, t.unread...)
 	m.cfg.Quota.Add(Event, len(t.unread))
 	return nil
@@ -139,7 +139,7 @@ type Everywhere struct {
 
 // Everywhere returns an identifier that listens at all addresses; false if it does not.
 func (m *Manager) Everywhere(handle uint32) (e Everywhere, ok bool) {
-	x := m.ids[handle]
+	x := m.nic.ids[handle]
 	if x == nil || x.state != Listening || !x.src.Addr().IsUnspecified() {
 		return e, false
 	}
@@ -157,7 +157,7 @@ func (m *Manager) Mirror(s Step, e Everywhere) (handle uint32, err error) {
 	if s.Device != nil {
 		m.cfg.Device = *s.Device
 	}
-	x, err := m.newID(ch, e.space.uid)
+	x, err := m.nic.newID(ch, e.space.uid)
 	if err != nil {
 		return 0, err
 	}
@@ -176,11 +176,11 @@ func (m *Manager) Mirror(s Step, e Everywhere) (handle uint32, err error) {
 
 // Unlisten undoes Listen, after the mirrors could not be made. The identifier is bound, as before.
 func (m *Manager) Unlisten(s Step, handle uint32) {
-	x := m.ids[handle]
+	x := m.nic.ids[handle]
 	if x == nil || x.listener == nil {
 		return
 	}
-	delete(m.listeners, x.listener)
+	delete(m.nic.listeners, x.listener)
 	if s.NIC != nil {
 		s.NIC.Unlisten(s.Now, x.listener, s.Out)
 	}

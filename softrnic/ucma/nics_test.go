@@ -89,7 +89,7 @@ func TestMove(t *testing.T) {
 	b.do(Command{Op: DestroyID, Args: Naming(DestroyID, 0)})
 	a.m.Forget(2) // is here, so it stays
 	a.m.Forget(0)
-	if !a.m.Has(2) || a.m.ids[0] != nil {
+	if !a.m.Has(2) || a.m.nic.ids[0] != nil {
 		t.Error("the wrong identifier was forgotten")
 	}
 }
@@ -130,20 +130,20 @@ func TestMirror(t *testing.T) {
 		t.Fatal("it does not listen at all addresses")
 	}
 	h, err := b.m.Mirror(b.step(), all)
-	if err != nil || h != 1 || b.m.ids[h].uid != 7 || b.m.ids[h].backlog != 3 {
+	if err != nil || h != 1 || b.m.nic.ids[h].uid != 7 || b.m.nic.ids[h].backlog != 3 {
 		t.Fatalf("mirror %d, %v", h, err)
 	}
-	before := len(b.m.ids)
-	if _, err := b.m.Mirror(b.step(), all); err == nil || len(b.m.ids) != before {
-		t.Errorf("a second mirror: %v, %d identifiers", err, len(b.m.ids))
+	before := len(b.m.nic.ids)
+	if _, err := b.m.Mirror(b.step(), all); err == nil || len(b.m.nic.ids) != before {
+		t.Errorf("a second mirror: %v, %d identifiers", err, len(b.m.nic.ids))
 	}
-	watcher{b.m}.Lost(b.m.ids[h].listener)
+	b.m.nic.Lost(b.m.nic.ids[h].listener)
 	if n := len(b.m.channels[0].unread); n != 0 {
 		t.Errorf("%d events after the NIC of a mirror has gone", n)
 	}
 	a.m.Unlisten(a.step(), 0)
-	if a.m.Listeners() != 0 || a.m.ids[0].state != Bound {
-		t.Errorf("%d listeners, state %v", a.m.Listeners(), a.m.ids[0].state)
+	if a.m.Listeners() != 0 || a.m.nic.ids[0].state != Bound {
+		t.Errorf("%d listeners, state %v", a.m.Listeners(), a.m.nic.ids[0].state)
 	}
 	b.do(Command{Op: DestroyID, Args: Naming(DestroyID, h)})
 	if b.m.Listeners() != 0 || len(b.ports.used) != 0 {

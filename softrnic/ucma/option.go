@@ -39,7 +39,7 @@ func (m *Manager) setOption(_ call, b []byte) (Result, error) {
 	if !ok {
 		return Result{}, unix.EINVAL
 	}
-	x, err := m.find(a.ID)
+	x, err := m.nic.find(a.ID)
 	if err != nil {
 		return Result{}, err
 	}

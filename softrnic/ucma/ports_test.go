@@ -138,7 +138,7 @@ func TestPairsOfPorts(t *testing.T) {
 				t.Errorf("%v listens alone: %v", p[0], err)
 			}
 			n.m = programs[1]
-			n.m.next = 0 // the handle of the one before
+			n.m.nic.next = 0 // the handle of the one before
 			n.do(Command{Op: CreateID, Args: encode(createID{UID: 1, Space: spaceTCP})})
 			if err := n.bind(programs[1], p[1]); !errors.Is(err, c.listen) {
 				t.Errorf("%v beside a listener at %v: %v, want %v", p[1], p[0], err, c.listen)
