@@ -87,7 +87,8 @@ type port interface {
 
 // nics are the NICs of a host, which share its port, and what keeps them like the interface.
 type nics struct {
-	dev *device.Device
+	dev   *device.Device
+	lists listings // of dev
 	// The 1RMA NIC, and the socket through which programs use it; nil if the rack has none.
 	solo     *onermahost.NIC
 	programs *socket.Server
@@ -302,6 +303,7 @@ func (h *Host) openNIC() error {
 	}
 	h.shown.table = newAddressTable(mac, gids, has.Addrs)
 	h.base = h.dev.Context()
+	h.lists = listings{h.self.Name, h.dev, h.base.Runtime(), &h.rack}
 	return h.upOneRMA()
 }
 

@@ -15,9 +15,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/nl"
 )
 
-// netlinkSource describes the NICs of a host, of which l has the first one.
-func (l listings) netlinkSource(seesPIDs, seesKeys bool) nldev.Source {
-	all := append([]*Host{l.h}, l.h.cfg.beside...)
+// netlinkNICs are all NICs of a host, the first one first.
+type netlinkNICs []*Host
+
+// source describes the NICs.
+func (all netlinkNICs) source(seesPIDs, seesKeys bool) nldev.Source {
 	return nldev.Source{
 		SeesPIDs: seesPIDs,
 		SeesKeys: seesKeys,
@@ -27,7 +29,7 @@ func (l listings) netlinkSource(seesPIDs, seesKeys bool) nldev.Source {
 			}
 			return out
 		},
-		Objects:  func(device uint32, k nldev.Kind) []nldev.Object { return netlinkObjects(all, int(device), k) },
+		Objects:  func(device uint32, k nldev.Kind) []nldev.Object { return all.objects(int(device), k) },
 		Counters: func(device uint32) []nldev.Counter { return countersOf(all[device].dev.Counters()) },
 	}
 }
@@ -66,13 +68,13 @@ func netlinkOwner(o *engine.Owner) nldev.Owner {
 	return nldev.Owner{PID: uint32(o.PID)}
 }
 
-// netlinkObjects lists the objects of a kind of one of the NICs of a host.
-func netlinkObjects(all []*Host, device int, k nldev.Kind) (out []nldev.Object) {
-	l := listings{all[device]}
+// objects lists the objects of a kind of one of the NICs.
+func (all netlinkNICs) objects(device int, k nldev.Kind) (out []nldev.Object) {
+	l := all[device].lists
 	switch k {
 	case nldev.PD:
 		var pds []engine.PDInfo
-		l.h.dev.With(func(e *engine.Engine) { pds = e.Listing().PDs() })
+		l.dev.With(func(e *engine.Engine) { pds = e.Listing().PDs() })
 		for _, p := range pds {
 			out = append(out, nldev.Object{Number: p.Number, Owner: netlinkOwner(p.Owner), Uses: uint64(p.Uses)})
 		}
@@ -81,7 +83,7 @@ func netlinkObjects(all []*Host, device int, k nldev.Kind) (out []nldev.Object) 
 	case nldev.CMID:
 		out = l.netlinkIDs(all[0].ipc.Identifiers(device))
 	case nldev.Context:
-		for _, c := range l.h.ipc.Clients() {
+		for _, c := range all[device].ipc.Clients() {
 			out = append(out, nldev.Object{Number: uint32(c.ID), Owner: nldev.Owner{PID: uint32(c.PID)}})
 		}
 	case nldev.QP:
@@ -91,13 +93,13 @@ func netlinkObjects(all []*Host, device int, k nldev.Kind) (out []nldev.Object) 
 		}
 	case nldev.CQ:
 		var all []engine.CQInfo
-		l.h.dev.With(func(e *engine.Engine) { all = e.Listing().CQs() })
+		l.dev.With(func(e *engine.Engine) { all = e.Listing().CQs() })
 		for _, c := range all {
 			out = append(out, nldev.Object{Number: c.Number, Owner: netlinkOwner(c.Owner), Uses: uint64(c.QPs), Depth: uint32(c.Depth)})
 		}
 	case nldev.MR:
 		var all []engine.MRInfo
-		l.h.dev.With(func(e *engine.Engine) { all = e.Listing().MRs() })
+		l.dev.With(func(e *engine.Engine) { all = e.Listing().MRs() })
 		for _, r := range all {
 			if !r.Window {
 				out = append(out, nldev.Object{
@@ -135,7 +137,7 @@ func netlinkQP(q *engine.QPInfo) nldev.Object {
 
 func (l listings) netlinkSRQs() (out []nldev.Object) {
 	var srqs []engine.SRQInfo
-	l.h.dev.With(func(e *engine.Engine) { srqs = e.Listing().SRQs() })
+	l.dev.With(func(e *engine.Engine) { srqs = e.Listing().SRQs() })
 	live, _ := l.qps()
 	users := make(map[uint32][]uint32)
 	for i := range live {
@@ -157,7 +159,7 @@ var stateOfID = map[ucma.State]uint8{
 // are given in the order of the list.
 func (l listings) netlinkIDs(ids []serve.IdentifierStatus) (out []nldev.Object) {
 	var conns []engine.CMInfo
-	l.h.dev.With(func(e *engine.Engine) { conns, _ = e.Listing().CMs() })
+	l.dev.With(func(e *engine.Engine) { conns, _ = e.Listing().CMs() })
 	for i, x := range ids {
 		c := nldev.Conn{Space: x.Space, State: stateOfID[x.State], Src: x.Src, Dst: x.Dst, Type: x.QPType}
 		for _, conn := range conns {

@@ -5,10 +5,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/reason"
@@ -178,13 +181,17 @@ type Objects struct {
 }
 
 // listings lists the objects of a host's NIC.
-type listings struct{ h *Host }
+type listings struct {
+	host string
+	dev  *device.Device
+	time verbs.Runtime                  // has the NIC's clock
+	rack *atomic.Pointer[rackfile.Rack] // says how slow that clock is
+}
 
 func (l listings) routes(m *control.Mux) {
-	h := l.h
 	for path, fill := range map[string]func(*Objects){PathQPs: l.listQPs, PathMRs: l.listMRs, PathCQs: l.listCQs, PathCMs: l.listCMs} {
 		control.Handle(m, "GET "+path, func(*http.Request, none) (Objects, error) {
-			o := Objects{Name: h.self.Name, Time: time.Now()}
+			o := Objects{Name: l.host, Time: time.Now()}
 			fill(&o)
 			return o, nil
 		})
@@ -194,12 +201,12 @@ func (l listings) routes(m *control.Mux) {
 // qps copies the queue pairs of the NIC, page by page, and those that have gone.
 func (l listings) qps() (live, gone []engine.QPInfo) {
 	var numbers []wire.QPN
-	l.h.dev.With(func(e *engine.Engine) { numbers = e.Listing().QPNumbers() })
+	l.dev.With(func(e *engine.Engine) { numbers = e.Listing().QPNumbers() })
 	slices.Sort(numbers)
 	for page := range slices.Chunk(numbers, engine.QPPage) {
-		l.h.dev.With(func(e *engine.Engine) { live = append(live, e.Listing().QPs(page)...) })
+		l.dev.With(func(e *engine.Engine) { live = append(live, e.Listing().QPs(page)...) })
 	}
-	l.h.dev.With(func(e *engine.Engine) { gone = slices.Clone(e.Listing().FormerQPs()) })
+	l.dev.With(func(e *engine.Engine) { gone = slices.Clone(e.Listing().FormerQPs()) })
 	return live, gone
 }
 
@@ -213,7 +220,7 @@ func (l listings) listQPs(o *Objects) {
 
 // wallClock returns a function that converts the device's time.
 func (l listings) wallClock() func(clock.Time) time.Time {
-	return wallAt(time.Now(), l.h.base.Runtime().Now(), l.h.rack.Load().Factor())
+	return wallAt(time.Now(), l.time.Now(), l.rack.Load().Factor())
 }
 
 // wallAt returns a function that converts times of a clock that shows now at the time wall, and that is
@@ -289,7 +296,7 @@ func noteStatus(n *reason.Note, when func(clock.Time) time.Time) NoteStatus {
 
 func (l listings) listMRs(o *Objects) {
 	var all []engine.MRInfo
-	l.h.dev.With(func(e *engine.Engine) { all = e.Listing().MRs() })
+	l.dev.With(func(e *engine.Engine) { all = e.Listing().MRs() })
 	for _, r := range all {
 		m := MRObject{
 			Number: r.Number, Owner: ownerOf(r.Owner), PD: uint32(r.PD), Addr: r.Base, Length: r.Size, Access: mem.Rights(r.Access), LKey: r.LKey, RKey: r.RKey,
@@ -308,7 +315,7 @@ func (l listings) listMRs(o *Objects) {
 func (l listings) listCQs(o *Objects) {
 	live, _ := l.qps()
 	var all []engine.CQInfo
-	l.h.dev.With(func(e *engine.Engine) { all = e.Listing().CQs() })
+	l.dev.With(func(e *engine.Engine) { all = e.Listing().CQs() })
 	users := make(map[uint32][]uint32)
 	for i := range live {
 		q := &live[i]
@@ -325,7 +332,7 @@ func (l listings) listCQs(o *Objects) {
 func (l listings) listCMs(o *Objects) {
 	var conns []engine.CMInfo
 	var services []mad.ServiceID
-	l.h.dev.With(func(e *engine.Engine) { conns, services = e.Listing().CMs() })
+	l.dev.With(func(e *engine.Engine) { conns, services = e.Listing().CMs() })
 	for _, c := range conns {
 		x := CMObject{
 			ID: uint32(c.ID), RemoteID: uint32(c.RemoteID), State: c.State.String(), Local: c.Local.String(), Peer: c.Peer.String(),

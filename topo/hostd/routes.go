@@ -57,7 +57,7 @@ func (h *Host) routes() *control.Mux {
 		return none{}, nil
 	})
 	control.Handle(m, "DELETE "+PathTrace, func(*http.Request, none) (pathtrace.Trace, error) { return h.dev.EndTrace(), nil })
-	listings{h}.routes(m)
+	h.lists.routes(m)
 	h.boundary.routes(m)
 	congestionControl{h.self.Name, h.dev, h.base.Runtime(), h.log}.routes(m)
 	control.HandleProfile(m, h.self.Name)

@@ -46,7 +46,7 @@ func (h *Host) serveVerbs() (err error) {
 	if err != nil || h.self.IsNIC() {
 		return err
 	}
-	h.netlink, err = serveNetlink(paths.Netlink(h.self.Name), group, h.log, listings{h}.netlinkSource)
+	h.netlink, err = serveNetlink(paths.Netlink(h.self.Name), group, h.log, netlinkNICs(append([]*Host{h}, h.cfg.beside...)).source)
 	return err
 }
 
