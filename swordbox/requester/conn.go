@@ -51,7 +51,7 @@ func (l *Link) Own() netip.Addr {
 	return netip.AddrFrom4(l.To.IPv4.Src)
 }
 
-func (c *requests) Number() uint32 { return c.cfg.Number }
+func (c *Conn) Number() uint32 { return c.Requests.cfg.Number }
 
 // Config bounds a Conn. A field that is 0 stands for its default.
 type Config struct {
@@ -174,7 +174,7 @@ func (e *entry) answered() bool { return e.bth.Opcode.Is(wire.OpRead | wire.OpAt
 //	    ≤ high    one past the newest request sent on this connection: [una, high) may be answered
 //	      ≤ tail  one past the newest request
 type Conn struct {
-	requests
+	Requests requests // in the order of their PSNs
 	recovery
 	reverse
 	pace   pace
@@ -233,7 +233,7 @@ type reverse struct {
 func New(cfg Config, user User) *Conn {
 	cfg = cfg.withDefaults()
 	c := &Conn{user: user}
-	c.cfg, c.ring = cfg, make([]entry, firstRing)
+	c.Requests.cfg, c.Requests.ring = cfg, make([]entry, firstRing)
 	c.rtoAt, c.rnrAt, c.pace.until = clock.Never, clock.Never, clock.Never
 	return c
 }
@@ -256,10 +256,10 @@ func (c *requests) grow() {
 
 func (c *requests) at(pos uint32) *entry { return &c.ring[pos&uint32(len(c.ring)-1)] }
 
-func (c *requests) State() State { return c.state }
+func (c *Conn) State() State { return c.Requests.state }
 
 // Link returns the connection. The result is meaningful in state Up.
-func (c *requests) Link() *Link { return &c.link }
+func (c *Conn) Link() *Link { return &c.Requests.link }
 
 // Stats returns a copy of the counters. They count all connections so far.
 func (c *Conn) Stats() Stats { return c.stats }
@@ -315,8 +315,8 @@ func (c *requests) Sent(psn wire.PSN) (t Tag, ok bool) {
 // connection has failed.
 func (c *Conn) Attach(l Link) {
 	l.Depth = max(1, l.Depth)
-	c.link, c.state = l, Up
-	c.unaPSN, c.recvPSN, c.recvMSN, c.recvNak = l.SendPSN, l.RecvPSN, 0, false
+	c.Requests.link, c.Requests.state = l, Up
+	c.Requests.unaPSN, c.recvPSN, c.recvMSN, c.recvNak = l.SendPSN, l.RecvPSN, 0, false
 	c.naks, c.implied, c.refused = 0, false, false
 	c.heard()
 	c.rtoAt, c.rnrAt = clock.Never, clock.Never
@@ -325,7 +325,7 @@ func (c *Conn) Attach(l Link) {
 // Detach ends the connection at the user's request, without a call of User.Failed. All requests end
 // as Lost.
 func (c *Conn) Detach(ctx *pipeline.Ctx) {
-	if c.state == Up {
+	if c.Requests.state == Up {
 		c.fail(ctx, Lost, "")
 	}
 }
@@ -350,7 +350,7 @@ func (c *Conn) SubmitInPlace(ctx *pipeline.Ctx, f *wire.Frame, t Tag) (ok, now b
 	if !c.take(ctx, f, t) {
 		return false, false, ""
 	}
-	if c.busy || c.next != c.tail-1 || !c.maySend() {
+	if c.busy || c.Requests.next != c.Requests.tail-1 || !c.maySend() {
 		if !c.busy {
 			c.pump(ctx)
 		}
@@ -364,16 +364,16 @@ func (c *Conn) SubmitInPlace(ctx *pipeline.Ctx, f *wire.Frame, t Tag) (ok, now b
 // SendsNow reports whether Submit would send a request with this opcode and n bytes of payload at
 // once.
 func (c *Conn) SendsNow(op wire.Opcode, n int) bool {
-	return c.Room(n) && c.next == c.tail && c.mayPass(op.Is(wire.OpRead|wire.OpAtomic))
+	return c.Requests.Room(n) && c.Requests.next == c.Requests.tail && c.mayPass(op.Is(wire.OpRead|wire.OpAtomic))
 }
 
 // Spare returns how many WRITEs Submit would send without delay, because the window has room and Limits.Rate
 // allows them.
 func (c *Conn) Spare() int {
-	if c.next != c.tail || !c.mayPass(false) {
+	if c.Requests.next != c.Requests.tail || !c.mayPass(false) {
 		return 0
 	}
-	return c.pace.allows(c.window-int(c.next-c.una), c.link.MTU)
+	return c.pace.allows(c.window-int(c.Requests.next-c.Requests.una), c.Requests.link.MTU)
 }
 
 // SubmitOnce sends a WRITE of which it keeps no payload, because a switch has no room for copies of
@@ -390,7 +390,7 @@ func (c *Conn) SubmitOnce(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	f.Payload, f.RETH.Length = nil, 0
 	c.take(ctx, f, t)
 	f.Payload, f.RETH.Length = payload, length
-	c.at(c.next).once = true
+	c.Requests.at(c.Requests.next).once = true
 	note := c.depart(ctx, f)
 	c.arm(ctx.Now)
 	ctx.Emit(f, note)
@@ -400,16 +400,16 @@ func (c *Conn) SubmitOnce(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 // take appends a request to the ring if there is room, and reports whether there was.
 func (c *Conn) take(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	c.pace.resume(ctx.Now)
-	if !c.Room(len(f.Payload)) {
+	if !c.Requests.Room(len(f.Payload)) {
 		c.stats.NoRoom++
 		return false
 	}
 	c.stats.Submitted++
-	c.grow()
-	e := c.at(c.tail)
-	c.tail++
+	c.Requests.grow()
+	e := c.Requests.at(c.Requests.tail)
+	c.Requests.tail++
 	e.tag, e.since, e.sent, e.once = t, ctx.Now, false, false
-	c.store(e, f)
+	c.Requests.store(e, f)
 	return true
 }
 
@@ -423,7 +423,7 @@ func (c *requests) store(e *entry, f *wire.Frame) {
 
 // load fills the scratch frame with the request of an entry, as it was submitted.
 func (c *Conn) load(e *entry) {
-	c.tx = wire.Frame{V6: c.link.To.V6}
+	c.tx = wire.Frame{V6: c.Requests.link.To.V6}
 	c.tx.IPv4.TOS, c.tx.IPv6.TrafficClass = e.class, e.class
 	c.tx.BTH, c.tx.RETH, c.tx.AtomicETH, c.tx.Payload = e.bth, e.reth, e.atomic, e.payload
 }

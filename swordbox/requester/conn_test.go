@@ -280,8 +280,8 @@ func (r *rig) step(until clock.Time) bool {
 		r.sw.Tick(r.now, &r.out)
 	}
 	r.flush()
-	if r.c.Outstanding() > r.c.Ring() || r.c.reads > r.c.link.Depth {
-		r.t.Fatalf("%d outstanding, %d of them answered", r.c.Outstanding(), r.c.reads)
+	if r.c.Requests.Outstanding() > r.c.Requests.Ring() || r.c.Requests.reads > r.c.Requests.link.Depth {
+		r.t.Fatalf("%d outstanding, %d of them answered", r.c.Requests.Outstanding(), r.c.Requests.reads)
 	}
 	return true
 }
@@ -359,8 +359,8 @@ func TestFatalNakHitsOnlyTheGuilty(t *testing.T) {
 		r.submit(wire.RCWriteOnly, 8)
 	}
 	r.run(time.Millisecond)
-	if fmt.Sprint(r.done) != "[0 3 NAK_REM_ACCESS 1 5 2 5]" || r.failed != 1 || r.c.State() != Down || r.c.Queued() != 0 || r.c.Deadline() != clock.Never {
-		t.Fatalf("done %v, failed %d, state %v, queued %d", r.done, r.failed, r.c.State(), r.c.Queued())
+	if fmt.Sprint(r.done) != "[0 3 NAK_REM_ACCESS 1 5 2 5]" || r.failed != 1 || r.c.State() != Down || r.c.Requests.Queued() != 0 || r.c.Deadline() != clock.Never {
+		t.Fatalf("done %v, failed %d, state %v, queued %d", r.done, r.failed, r.c.State(), r.c.Requests.Queued())
 	}
 	if r.submit(wire.RCWriteOnly, 8) {
 		t.Error("a request was taken without a connection")
@@ -442,8 +442,8 @@ func TestSilentServer(t *testing.T) {
 		t.Errorf("after 14 ms: done %v, %+v", r.done, r.c.Stats())
 	}
 	r.run(2 * time.Millisecond)
-	if fmt.Sprint(r.done) != "[0 4 1 4 2 4]" || r.failed != 1 || r.c.Queued() != 0 {
-		t.Errorf("done %v, failed %d, queued %d", r.done, r.failed, r.c.Queued())
+	if fmt.Sprint(r.done) != "[0 4 1 4 2 4]" || r.failed != 1 || r.c.Requests.Queued() != 0 {
+		t.Errorf("done %v, failed %d, queued %d", r.done, r.failed, r.c.Requests.Queued())
 	}
 	sent := r.c.Stats().Sent
 	r.attach(5, 16)

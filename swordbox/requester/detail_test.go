@@ -62,19 +62,19 @@ func TestRingGrows(t *testing.T) {
 	}
 	r.run(time.Millisecond)
 	for i := range 73 {
-		if !r.c.Room(8) || !r.submit(wire.RCWriteOnly, 8) {
+		if !r.c.Requests.Room(8) || !r.submit(wire.RCWriteOnly, 8) {
 			t.Fatalf("no room for request %d", i)
 		}
 	}
-	if r.submit(wire.RCWriteOnly, 8) || r.c.Room(0) {
+	if r.submit(wire.RCWriteOnly, 8) || r.c.Requests.Room(0) {
 		t.Error("there is room for one more")
 	}
-	if s := r.c.Stats(); s.Submitted != 80 || s.NoRoom != 1 || r.c.Outstanding() != 3 || r.c.Queued() != 70 || r.c.NextPSN() != 8 {
-		t.Errorf("%+v, %d in flight, %d wait, next PSN %v", s, r.c.Outstanding(), r.c.Queued(), r.c.NextPSN())
+	if s := r.c.Stats(); s.Submitted != 80 || s.NoRoom != 1 || r.c.Requests.Outstanding() != 3 || r.c.Requests.Queued() != 70 || r.c.Requests.NextPSN() != 8 {
+		t.Errorf("%+v, %d in flight, %d wait, next PSN %v", s, r.c.Requests.Outstanding(), r.c.Requests.Queued(), r.c.Requests.NextPSN())
 	}
 	r.run(10 * time.Millisecond)
 	r.check(1)
-	if r.c.Room(1025) || !r.c.Room(1024) {
+	if r.c.Requests.Room(1025) || !r.c.Requests.Room(1024) {
 		t.Error("the path MTU is not the bound of a payload")
 	}
 }
@@ -82,18 +82,18 @@ func TestRingGrows(t *testing.T) {
 // Each lists the requests with their PSNs; Oldest and HasEnded follow the answers.
 func TestListOfRequests(t *testing.T) {
 	r := quiet(t, Config{Number: 7}, 0xfffffe, 16)
-	if _, ok := r.c.Oldest(); ok || r.c.Number() != 7 {
+	if _, ok := r.c.Requests.Oldest(); ok || r.c.Number() != 7 {
 		t.Error("a request without Submit")
 	}
 	var ends [3]uint32
 	for i := range ends {
 		r.now = clock.Time(1000 * (i + 1))
 		r.submit(wire.RCWriteOnly, 8)
-		ends[i] = r.c.Newest()
+		ends[i] = r.c.Requests.Newest()
 	}
 	r.air = nil
 	list := func() (text []string) {
-		r.c.Each(func(tag Tag, psn wire.PSN, op wire.Opcode, since clock.Time) {
+		r.c.Requests.Each(func(tag Tag, psn wire.PSN, op wire.Opcode, since clock.Time) {
 			text = append(text, fmt.Sprint(tag.PSN, " ", psn, " ", op, " ", int64(since)))
 		})
 		return text
@@ -109,8 +109,8 @@ func TestListOfRequests(t *testing.T) {
 	if got := list(); !slices.Equal(got, all[2:]) {
 		t.Errorf("%q, want %q", got, all[2:])
 	}
-	since, ok := r.c.Oldest()
-	if !ok || since != 3000 || !r.c.HasEnded(ends[0]) || !r.c.HasEnded(ends[1]) || r.c.HasEnded(ends[2]) {
+	since, ok := r.c.Requests.Oldest()
+	if !ok || since != 3000 || !r.c.Requests.HasEnded(ends[0]) || !r.c.Requests.HasEnded(ends[1]) || r.c.Requests.HasEnded(ends[2]) {
 		t.Errorf("oldest %v, %v", since, ok)
 	}
 }
@@ -143,8 +143,8 @@ func TestSubmitInPlace(t *testing.T) {
 	if _, ok, now := in(); ok || now {
 		t.Error("there is room")
 	}
-	if s := r.c.Stats(); s.Sent != 2 || s.Submitted != 4 || r.c.Queued() != 2 {
-		t.Errorf("%+v, %d wait", s, r.c.Queued())
+	if s := r.c.Stats(); s.Sent != 2 || s.Submitted != 4 || r.c.Requests.Queued() != 2 {
+		t.Errorf("%+v, %d wait", s, r.c.Requests.Queued())
 	}
 	r.ack(5, wire.AckNoCredits)
 	r.wantSends("behind the answer", "7"+writeOnly)
@@ -181,10 +181,10 @@ func TestCopyOfARequest(t *testing.T) {
 	for range 40 { // entries are used again
 		r.submit(wire.RCWriteOnly, 8)
 		r.air = nil
-		r.ack(r.c.NextPSN().Add(-1), wire.AckNoCredits)
+		r.ack(r.c.Requests.NextPSN().Add(-1), wire.AckNoCredits)
 	}
-	if s := r.c.Stats(); s.Resent != 3 || r.c.Outstanding() != 0 || r.c.Deadline() != clock.Never {
-		t.Errorf("%+v, %d in flight, deadline %v", s, r.c.Outstanding(), r.c.Deadline())
+	if s := r.c.Stats(); s.Resent != 3 || r.c.Requests.Outstanding() != 0 || r.c.Deadline() != clock.Never {
+		t.Errorf("%+v, %d in flight, deadline %v", s, r.c.Requests.Outstanding(), r.c.Deadline())
 	}
 }
 
@@ -232,8 +232,8 @@ func TestSkippedReads(t *testing.T) {
 	r.wantSends("the second READ is skipped", "7"+readRequest, "8"+writeOnly)
 	read(7)
 	r.ack(8, wire.AckNoCredits)
-	if s := r.c.Stats(); s.Implied != 2 || len(r.done) != 4 || r.c.reads != 0 || r.c.Deadline() != clock.Never {
-		t.Errorf("%+v, done %v, %d READs", s, r.done, r.c.reads)
+	if s := r.c.Stats(); s.Implied != 2 || len(r.done) != 4 || r.c.Requests.reads != 0 || r.c.Deadline() != clock.Never {
+		t.Errorf("%+v, done %v, %d READs", s, r.done, r.c.Requests.reads)
 	}
 }
 
@@ -333,8 +333,8 @@ func TestLink(t *testing.T) {
 	r := quiet(t, Config{}, 5, 0)
 	r.submit(wire.RCReadRequest, 4)
 	r.submit(wire.RCReadRequest, 4)
-	if r.c.Link().Depth != 1 || r.c.Outstanding() != 1 || r.c.Ring() != 128 {
-		t.Errorf("depth %d, %d in flight, ring %d", r.c.Link().Depth, r.c.Outstanding(), r.c.Ring())
+	if r.c.Link().Depth != 1 || r.c.Requests.Outstanding() != 1 || r.c.Requests.Ring() != 128 {
+		t.Errorf("depth %d, %d in flight, ring %d", r.c.Link().Depth, r.c.Requests.Outstanding(), r.c.Requests.Ring())
 	}
 }
 
@@ -370,8 +370,8 @@ func TestTries(t *testing.T) {
 			p.Payload = make([]byte, 8)
 		}
 		r.do(func(c *pipeline.Ctx) { r.c.Packet(c, &wire.Frame{Packet: p}) })
-		if r.c.Tries() != 0 || r.c.Outstanding() != 2 && answer.s != wire.AckNoCredits {
-			t.Errorf("%v %v: %d tries, %d in flight", answer.op, answer.s, r.c.Tries(), r.c.Outstanding())
+		if r.c.Tries() != 0 || r.c.Requests.Outstanding() != 2 && answer.s != wire.AckNoCredits {
+			t.Errorf("%v %v: %d tries, %d in flight", answer.op, answer.s, r.c.Tries(), r.c.Requests.Outstanding())
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestRequestsMerge(t *testing.T) {
 				}
 				r := newRig(t, 1, Config{})
 				r.attach(0xffffff-n/2, n)
-				r.c.link.To.V6 = v6
+				r.c.Requests.link.To.V6 = v6
 				r.sw.Step(r.now, &r.out, func(c *pipeline.Ctx) {
 					for i := range n {
 						q := f

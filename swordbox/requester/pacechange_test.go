@@ -18,15 +18,15 @@ func TestChangeOfTheCap(t *testing.T) {
 				r.submit(wire.RCWriteOnly, 1024)
 				r.run(100 * time.Microsecond)
 			}
-			for i := 0; i < 50 && r.c.Outstanding() > 0; i++ {
+			for i := 0; i < 50 && r.c.Requests.Outstanding() > 0; i++ {
 				r.run(10 * time.Microsecond)
 			}
-			if r.c.Queued() == 0 {
+			if r.c.Requests.Queued() == 0 {
 				t.Fatal("nothing waits")
 			}
 			r.c.SetLimits(to)
-			if r.run(time.Second); r.c.Queued() != 0 || r.c.Outstanding() != 0 {
-				t.Errorf("%d requests wait and %d are in flight a second later", r.c.Queued(), r.c.Outstanding())
+			if r.run(time.Second); r.c.Requests.Queued() != 0 || r.c.Requests.Outstanding() != 0 {
+				t.Errorf("%d requests wait and %d are in flight a second later", r.c.Requests.Queued(), r.c.Requests.Outstanding())
 			}
 		})
 	}

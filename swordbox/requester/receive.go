@@ -9,7 +9,7 @@ import (
 
 // Packet handles a packet to OwnQPN. The caller has checked that the server sent it.
 func (c *Conn) Packet(ctx *pipeline.Ctx, f *wire.Frame) {
-	if c.state != Up {
+	if c.Requests.state != Up {
 		c.stats.Ghosts++
 		return
 	}
@@ -31,12 +31,12 @@ func (c *Conn) Packet(ctx *pipeline.Ctx, f *wire.Frame) {
 
 // response handles a response of the server (IBTA 9.7.6).
 func (c *Conn) response(ctx *pipeline.Ctx, f *wire.Frame) {
-	d := wire.Diff(f.BTH.PSN, c.unaPSN)
-	if d < 0 || uint32(d) >= c.high-c.una {
+	d := wire.Diff(f.BTH.PSN, c.Requests.unaPSN)
+	if d < 0 || uint32(d) >= c.Requests.high-c.Requests.una {
 		c.stats.Ghosts++ // a late response, or a response to a request that was never sent
 		return
 	}
-	pos := c.una + uint32(d)
+	pos := c.Requests.una + uint32(d)
 	op, s := f.BTH.Opcode, f.AETH.Syndrome
 	switch {
 	case op == wire.RCAck && s.IsAck():
@@ -45,12 +45,12 @@ func (c *Conn) response(ctx *pipeline.Ctx, f *wire.Frame) {
 		c.nak(ctx, pos, s)
 	case !s.IsAck():
 		c.stats.BadResponses++ // a NAK is never coalesced with another response (IBTA 9.7.5.1)
-	case op == wire.RCAtomicAck && c.at(pos).bth.Opcode.Is(wire.OpAtomic):
+	case op == wire.RCAtomicAck && c.Requests.at(pos).bth.Opcode.Is(wire.OpAtomic):
 		if c.cover(ctx, pos) {
 			c.progress()
 			c.finish(ctx, Answer{Kind: Atomic, Prior: f.AtomicAck})
 		}
-	case op == wire.RCReadResponseOnly && c.at(pos).bth.Opcode == wire.RCReadRequest && len(f.Payload) == int(c.at(pos).reth.Length):
+	case op == wire.RCReadResponseOnly && c.Requests.at(pos).bth.Opcode == wire.RCReadRequest && len(f.Payload) == int(c.Requests.at(pos).reth.Length):
 		if c.cover(ctx, pos) {
 			c.progress()
 			c.finish(ctx, Answer{Kind: Read, Frame: f})
@@ -76,8 +76,8 @@ func (c *Conn) progress() {
 // lost. Then cover returns false and, unless implied or refused is true, retransmits this request
 // and all later ones.
 func (c *Conn) cover(ctx *pipeline.Ctx, end uint32) bool {
-	for c.una != end {
-		if c.at(c.una).answered() {
+	for c.Requests.una != end {
+		if c.Requests.at(c.Requests.una).answered() {
 			if !c.implied && !c.refused {
 				c.stats.Implied++
 				c.replay(ctx)
@@ -95,7 +95,7 @@ func (c *Conn) cover(ctx *pipeline.Ctx, end uint32) bool {
 // shows that a packet was lost.
 func (c *Conn) replay(ctx *pipeline.Ctx) {
 	c.heard()
-	if c.naks++; c.naks > c.cfg.Naks {
+	if c.naks++; c.naks > c.Requests.cfg.Naks {
 		c.fail(ctx, Lost, "the server refuses the same request again and again")
 		return
 	}
@@ -105,7 +105,7 @@ func (c *Conn) replay(ctx *pipeline.Ctx) {
 // nak handles a NAK of the request at position pos. The NAK acknowledges all requests before pos
 // (IBTA 9.7.5).
 func (c *Conn) nak(ctx *pipeline.Ctx, pos uint32, s wire.Syndrome) {
-	if c.rnrAt != clock.Never && pos == c.una && (s.IsRNR() || s == wire.NakPSNSequence) {
+	if c.rnrAt != clock.Never && pos == c.Requests.una && (s.IsRNR() || s == wire.NakPSNSequence) {
 		return // packets behind the request that got the RNR NAK caused this NAK; the RNR wait continues
 	}
 	fatal := !s.IsRNR() && s != wire.NakPSNSequence
@@ -118,7 +118,7 @@ func (c *Conn) nak(ctx *pipeline.Ctx, pos uint32, s wire.Syndrome) {
 		// to requests before the refused one may still arrive.
 		c.stats.Refusals++
 		c.refused, c.guilty, c.syndrome = true, pos, s
-		c.rtoAt, c.rnrAt = ctx.Now.Add(c.cfg.RTO), clock.Never
+		c.rtoAt, c.rnrAt = ctx.Now.Add(c.Requests.cfg.RTO), clock.Never
 		c.endRefused(ctx, false)
 	case fatal:
 	case s.IsRNR():
@@ -138,9 +138,9 @@ func (c *Conn) nak(ctx *pipeline.Ctx, pos uint32, s wire.Syndrome) {
 // as Lost, because they were executed but their results are not known. The server has not executed
 // the requests behind the refused one (IBTA 9.9.3).
 func (c *Conn) endRefused(ctx *pipeline.Ctx, force bool) {
-	for c.una != c.guilty {
+	for c.Requests.una != c.guilty {
 		a := Answer{Kind: Acked}
-		if c.at(c.una).answered() {
+		if c.Requests.at(c.Requests.una).answered() {
 			if !force {
 				return
 			}
@@ -149,7 +149,7 @@ func (c *Conn) endRefused(ctx *pipeline.Ctx, force bool) {
 		}
 		c.finish(ctx, a)
 	}
-	if !c.user.Retry(c.at(c.guilty).tag) {
+	if !c.user.Retry(c.Requests.at(c.guilty).tag) {
 		c.finish(ctx, Answer{Kind: Refused, Syndrome: c.syndrome})
 	}
 	c.fail(ctx, Returned, "the server refused a request: "+c.syndrome.String())
@@ -184,7 +184,7 @@ func (c *Conn) request(ctx *pipeline.Ctx, f *wire.Frame) {
 }
 
 func (c *Conn) reply(ctx *pipeline.Ctx, psn wire.PSN, s wire.Syndrome) {
-	c.link.To.NAK(&c.tx, psn, c.recvMSN, s)
+	c.Requests.link.To.NAK(&c.tx, psn, c.recvMSN, s)
 	note := ""
 	if ctx.Observed() {
 		note = "the switch has no memory: " + s.String()

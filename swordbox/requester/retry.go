@@ -10,7 +10,7 @@ import (
 // arm starts the ACK timer if a request is in flight and the timer is not running. It does not run while
 // Limits.Rate holds back the retransmission of the oldest request.
 func (c *Conn) arm(now clock.Time) {
-	if c.rtoAt == clock.Never && c.high != c.una && (c.next != c.una || !c.pace.paused()) {
+	if c.rtoAt == clock.Never && c.Requests.high != c.Requests.una && (c.Requests.next != c.Requests.una || !c.pace.paused()) {
 		c.rtoAt = now.Add(c.rto())
 	}
 }
@@ -24,15 +24,15 @@ func (c *Conn) arm(now clock.Time) {
 const doublings = 2
 
 // rto returns the present timeout.
-func (c *Conn) rto() time.Duration { return c.cfg.RTO << min(c.tries, doublings) }
+func (c *Conn) rto() time.Duration { return c.Requests.cfg.RTO << min(c.tries, doublings) }
 
 // heard is called when an answer shows that the server is alive.
-func (c *Conn) heard() { c.tries, c.silent, c.window = 0, 0, c.cfg.Ring }
+func (c *Conn) heard() { c.tries, c.silent, c.window = 0, 0, c.Requests.cfg.Ring }
 
 // rewind makes the oldest unanswered request the next one to send. The server may still answer
 // earlier transmissions.
 func (c *Conn) rewind() {
-	c.next, c.reads = c.una, 0
+	c.Requests.next, c.Requests.reads = c.Requests.una, 0
 	c.rtoAt = clock.Never
 }
 
@@ -51,7 +51,7 @@ func (c *Conn) Tick(ctx *pipeline.Ctx) {
 	if c.rtoAt <= ctx.Now {
 		c.stats.Timeouts++
 		c.implied = false
-		if c.silent += c.rto(); c.silent >= c.cfg.Silence {
+		if c.silent += c.rto(); c.silent >= c.Requests.cfg.Silence {
 			c.fail(ctx, Lost, "the server does not answer")
 			return
 		}

@@ -9,28 +9,30 @@ import (
 
 // maySend reports whether the next request may be sent now: window and depth have room, no RNR wait is
 // running, and Limits.Rate allows it.
-func (c *Conn) maySend() bool { return c.next != c.tail && c.mayPass(c.at(c.next).answered()) }
+func (c *Conn) maySend() bool {
+	return c.Requests.next != c.Requests.tail && c.mayPass(c.Requests.at(c.Requests.next).answered())
+}
 
 // mayPass reports whether a request may be sent at position next. answered says whether it is a
 // READ or an atomic.
 func (c *Conn) mayPass(answered bool) bool {
-	return c.state == Up && !c.refused && !c.pace.paused() && c.rnrAt == clock.Never && int(c.next-c.una) < c.window &&
+	return c.Requests.state == Up && !c.refused && !c.pace.paused() && c.rnrAt == clock.Never && int(c.Requests.next-c.Requests.una) < c.window &&
 		// the responder has resources for Depth READs and atomics, IBTA 9.7.3
-		(c.reads < c.link.Depth || !answered)
+		(c.Requests.reads < c.Requests.link.Depth || !answered)
 }
 
 // depart changes f, the request at position next, into the packet to send. It counts the packet and
 // moves next past it. The result is the packet's note for captures.
 func (c *Conn) depart(ctx *pipeline.Ctx, f *wire.Frame) (note string) {
-	e := c.at(c.next)
-	psn := c.unaPSN.Add(int(c.next - c.una))
+	e := c.Requests.at(c.Requests.next)
+	psn := c.Requests.unaPSN.Add(int(c.Requests.next - c.Requests.una))
 	if e.answered() {
-		c.reads++
+		c.Requests.reads++
 	}
-	if c.next == c.high {
-		c.high++
+	if c.Requests.next == c.Requests.high {
+		c.Requests.high++
 	}
-	c.next++
+	c.Requests.next++
 	note = c.note(ctx, e, psn)
 	c.stats.Sent++
 	if e.sent {
@@ -41,7 +43,7 @@ func (c *Conn) depart(ctx *pipeline.Ctx, f *wire.Frame) (note string) {
 	}
 	e.sent = true
 	c.pace.mark(f)
-	transform.Request(f, &c.link.To, psn)
+	transform.Request(f, &c.Requests.link.To, psn)
 	n := f.Len()
 	c.stats.Bytes += uint64(n)
 	if c.pace.spend(ctx.Now, n) {
@@ -54,11 +56,11 @@ func (c *Conn) depart(ctx *pipeline.Ctx, f *wire.Frame) (note string) {
 func (c *Conn) pump(ctx *pipeline.Ctx) {
 	c.pace.resume(ctx.Now)
 	for c.maySend() {
-		c.load(c.at(c.next))
+		c.load(c.Requests.at(c.Requests.next))
 		note := c.depart(ctx, &c.tx)
 		ctx.Emit(&c.tx, note)
 	}
-	if c.state == Up && c.rnrAt == clock.Never {
+	if c.Requests.state == Up && c.rnrAt == clock.Never {
 		c.arm(ctx.Now)
 	}
 }
@@ -69,12 +71,12 @@ func (c *Conn) note(ctx *pipeline.Ctx, e *entry, psn wire.PSN) string {
 	if !ctx.Observed() {
 		return ""
 	}
-	n := transform.Note{From: e.bth.Opcode, To: e.bth.Opcode, Conn: c.cfg.Number, PSN: e.tag.PSN, NewPSN: psn}
+	n := transform.Note{From: e.bth.Opcode, To: e.bth.Opcode, Conn: c.Requests.cfg.Number, PSN: e.tag.PSN, NewPSN: psn}
 	c.user.Describe(e.tag, &n)
 	if n.QPN != 0 {
-		server := c.link.Peer()
+		server := c.Requests.link.Peer()
 		from := pipeline.RequestID{Server: server, QPN: n.QPN, PSN: e.tag.PSN}
-		ctx.Moved(from, pipeline.RequestID{Server: server, QPN: c.link.To.DestQP, PSN: psn})
+		ctx.Moved(from, pipeline.RequestID{Server: server, QPN: c.Requests.link.To.DestQP, PSN: psn})
 	}
 	if e.sent {
 		n.Why = "retransmitted by the switch"
@@ -90,13 +92,13 @@ func (c *Conn) note(ctx *pipeline.Ctx, e *entry, psn wire.PSN) string {
 // answer there. Kind Returned means that the server has executed none of them.
 func (c *Conn) fail(ctx *pipeline.Ctx, kind Kind, why string) {
 	c.stats.Failures++
-	c.state, c.refused = Down, false
+	c.Requests.state, c.refused = Down, false
 	c.rewind()
 	c.rnrAt = clock.Never
 	if why != "" {
 		c.user.Failed(ctx, why)
 	}
-	for c.una != c.tail {
+	for c.Requests.una != c.Requests.tail {
 		if kind == Lost {
 			c.stats.Lost++
 		}
@@ -106,17 +108,17 @@ func (c *Conn) fail(ctx *pipeline.Ctx, kind Kind, why string) {
 
 // finish ends the oldest request.
 func (c *Conn) finish(ctx *pipeline.Ctx, a Answer) {
-	e := c.at(c.una)
-	if c.next == c.una {
-		c.next++
+	e := c.Requests.at(c.Requests.una)
+	if c.Requests.next == c.Requests.una {
+		c.Requests.next++
 	} else if e.answered() {
-		c.reads--
+		c.Requests.reads--
 	}
-	if c.high == c.una {
-		c.high++
+	if c.Requests.high == c.Requests.una {
+		c.Requests.high++
 	}
-	c.una++
-	c.unaPSN = c.unaPSN.Next()
+	c.Requests.una++
+	c.Requests.unaPSN = c.Requests.unaPSN.Next()
 	a.Op, a.PSN = c.answer.Opcode, c.answer.PSN
 	c.user.Done(ctx, e.tag, a)
 }

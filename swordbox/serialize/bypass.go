@@ -30,7 +30,7 @@ func (m *Machine) drain(now clock.Time) {
 // busy reports whether requests wait or are in flight on shared connections of the server.
 func (s *server) busy() bool {
 	for _, l := range s.links {
-		if l.conn.Outstanding()+l.conn.Queued() > 0 {
+		if l.conn.Requests.Outstanding()+l.conn.Requests.Queued() > 0 {
 			return true
 		}
 	}

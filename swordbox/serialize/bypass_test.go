@@ -111,8 +111,8 @@ func TestServerIsBusy(t *testing.T) {
 	r.tap = func(up bool, port int, _ []byte) bool { return up || port != r.server.port }
 	c.post(c.read(64, 0, 8), c.read(64, 0, 8))
 	r.settle()
-	if k.conn.Outstanding() != 1 || k.conn.Queued() != 1 {
-		t.Fatalf("%d in flight, %d wait", k.conn.Outstanding(), k.conn.Queued())
+	if k.conn.Requests.Outstanding() != 1 || k.conn.Requests.Queued() != 1 {
+		t.Fatalf("%d in flight, %d wait", k.conn.Requests.Outstanding(), k.conn.Requests.Queued())
 	}
 	if !k.s.busy() || k.cleanSince(r.now) == r.now {
 		t.Error("requests are in flight, and the server is not busy")

@@ -69,8 +69,8 @@ func (s *server) cleanSince(c *pipeline.Ctx) clock.Time {
 // although it may still arrive; server.unsettled makes the machine wait until that is no longer
 // possible.
 func (k *link) cleanSince(now clock.Time) clock.Time {
-	newest := k.conn.Newest()
-	oldest := newest - uint32(k.conn.Outstanding()+k.conn.Queued())
+	newest := k.conn.Requests.Newest()
+	oldest := newest - uint32(k.conn.Requests.Outstanding()+k.conn.Requests.Queued())
 	return k.grace.Clean(now, wire.PSN(newest&mask24), wire.PSN(oldest&mask24))
 }
 

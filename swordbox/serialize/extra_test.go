@@ -145,7 +145,7 @@ func TestStrangers(t *testing.T) {
 	for _, qpn := range []wire.QPN{link.ownQPN, link.ownQPN + 77} {
 		f := wire.Frame{Eth: wire.Ethernet{Src: macOf(2), Dst: macOf(switchIP)}}
 		f.IPv4 = wire.IPv4{Src: ipOf(2).As4(), Dst: ipOf(switchIP).As4(), TTL: 64}
-		f.BTH = wire.BTH{Opcode: wire.RCAck, DestQP: qpn, PSN: link.conn.NextPSN()}
+		f.BTH = wire.BTH{Opcode: wire.RCAck, DestQP: qpn, PSN: link.conn.Requests.NextPSN()}
 		f.AETH.Syndrome = wire.NakRemoteOp
 		r.launch(true, 1, f.AppendTo(nil), false)
 	}

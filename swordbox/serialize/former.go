@@ -54,7 +54,7 @@ type formers struct {
 func (s *server) formersOf(now clock.Time, host netip.Addr) (out []former) {
 	for _, k := range s.links {
 		if k.isLate(now, host) {
-			out = append(out, former{k.conn, k.conn.Newest()})
+			out = append(out, former{k.conn, k.conn.Requests.Newest()})
 		}
 	}
 	return out
@@ -71,10 +71,10 @@ func (s *server) hasFormers(now clock.Time, host netip.Addr) bool {
 // so if the request has waited for formerAge; if it came from host and has waited for reconnectAge;
 // or if its client's connection has ended.
 func (k *link) isLate(now clock.Time, host netip.Addr) (late bool) {
-	if since, ok := k.conn.Oldest(); ok && now.Sub(since) >= formerAge {
+	if since, ok := k.conn.Requests.Oldest(); ok && now.Sub(since) >= formerAge {
 		return true
 	}
-	k.conn.Each(func(t requester.Tag, _ wire.PSN, _ wire.Opcode, since clock.Time) {
+	k.conn.Requests.Each(func(t requester.Tag, _ wire.PSN, _ wire.Opcode, since clock.Time) {
 		l := k.s.m.flows.byTag(t)
 		late = late || l == nil || l.hasEnded() || l.replies.client == host && now.Sub(since) >= reconnectAge
 	})
@@ -93,7 +93,7 @@ func (w *formers) pending(s *server) bool {
 		return false
 	}
 	for _, f := range w.list {
-		if !f.conn.HasEnded(f.end) {
+		if !f.conn.Requests.HasEnded(f.end) {
 			return true
 		}
 	}

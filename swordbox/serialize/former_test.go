@@ -27,9 +27,9 @@ func TestLateRequests(t *testing.T) {
 	}
 	r.settle()
 	k := r.m.servers[0].links[0]
-	since, ok := k.conn.Oldest()
-	if !ok || k.conn.Outstanding() != 2 {
-		t.Fatalf("%d requests are in flight", k.conn.Outstanding())
+	since, ok := k.conn.Requests.Oldest()
+	if !ok || k.conn.Requests.Outstanding() != 2 {
+		t.Fatalf("%d requests are in flight", k.conn.Requests.Outstanding())
 	}
 	const slack = 10 * time.Microsecond // between the two requests
 	stranger := ipOf(serverIP)

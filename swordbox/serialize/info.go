@@ -77,10 +77,10 @@ func (k *link) info(now clock.Time) handler.Shared {
 	link := k.conn.Link()
 	s := handler.Shared{
 		Server: k.s.addr, Shard: k.shard, Owner: link.Own(), OwnQPN: link.OwnQPN, ServerQPN: link.To.DestQP,
-		State: k.conn.State().String(), NextPSN: k.conn.NextPSN(), Ring: k.conn.Ring(), Outstanding: k.conn.Outstanding(),
-		Queued: k.conn.Queued(), Retries: k.conn.Tries(),
+		State: k.conn.State().String(), NextPSN: k.conn.Requests.NextPSN(), Ring: k.conn.Requests.Ring(), Outstanding: k.conn.Requests.Outstanding(),
+		Queued: k.conn.Requests.Queued(), Retries: k.conn.Tries(),
 	}
-	k.conn.Each(func(t requester.Tag, psn wire.PSN, op wire.Opcode, since clock.Time) {
+	k.conn.Requests.Each(func(t requester.Tag, psn wire.PSN, op wire.Opcode, since clock.Time) {
 		l := k.s.m.flows.byTag(t)
 		if l == nil {
 			return

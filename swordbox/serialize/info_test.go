@@ -54,16 +54,16 @@ func TestLineOfASharedConnection(t *testing.T) {
 	conns[0].post(conns[0].faa(64, 1, 0))
 	r.run(10 * time.Microsecond)
 	k := r.m.servers[0].links[0]
-	since, _ := k.conn.Oldest()
+	since, _ := k.conn.Requests.Oldest()
 	now := since + clock.Time(777)
 	l := r.sequencerOf(conns[1])
 	got := k.info(now)
 	if got.Server != ipOf(serverIP) || got.Owner != ipOf(switchIP) || got.OwnQPN != k.ownQPN || got.ServerQPN != k.conn.Link().To.DestQP || got.State != "up" ||
-		got.NextPSN != k.conn.NextPSN() || got.Ring != k.conn.Ring() || got.Outstanding != 3 || got.Queued != 0 || got.Shard != 0 {
+		got.NextPSN != k.conn.Requests.NextPSN() || got.Ring != k.conn.Requests.Ring() || got.Outstanding != 3 || got.Queued != 0 || got.Shard != 0 {
 		t.Errorf("%+v", got)
 	}
 	if w := got.Waits; w == nil || w.Age != 777 || w.Client != ipOf(2) || w.ClientQPN != conns[1].qp.Num() || w.ClientPSN != l.next.Add(-2) ||
-		w.PSN != k.conn.NextPSN().Add(-3) || w.Op != wire.RCFetchAdd.String()+"→"+wire.RCWriteOnly.String() {
+		w.PSN != k.conn.Requests.NextPSN().Add(-3) || w.Op != wire.RCFetchAdd.String()+"→"+wire.RCWriteOnly.String() {
 		t.Errorf("%+v", w)
 	}
 	want := []handler.Waiter{{Client: ipOf(2), QPN: conns[1].qp.Num(), Entries: 2}, {Client: ipOf(1), QPN: conns[0].qp.Num(), Entries: 1}}

@@ -135,7 +135,7 @@ func (g *placing) move() outcome {
 	if !g.l.s.usable(shard, int(n)) || !g.l.s.keys.covers(rkey, rightOf(g.f.BTH.Opcode), va, n) || !g.l.mayMove() {
 		return g.toOwn(1)
 	}
-	if !g.l.canGo(shard) || !g.l.replies.window.room() || !conn.Room(len(g.f.Payload)) || !g.mayEnter(shard) {
+	if !g.l.canGo(shard) || !g.l.replies.window.room() || !conn.Requests.Room(len(g.f.Payload)) || !g.mayEnter(shard) {
 		return mustWait
 	}
 	r := g.l.replies.window.remember(g.f, 1, shard)
@@ -166,7 +166,7 @@ func (g *placing) forWord(w *atomiccache.Word) outcome {
 	default:
 		ready = g.l.idle()
 	}
-	if !ready || !g.l.replies.window.room() || !g.l.conn.ops.room() || usable && !conn.Room(max(len(g.f.Payload), transform.WordLen)) {
+	if !ready || !g.l.replies.window.room() || !g.l.conn.ops.room() || usable && !conn.Requests.Room(max(len(g.f.Payload), transform.WordLen)) {
 		return mustWait
 	}
 	if usable && g.l.canGo(shard) && !g.mayEnter(shard) {

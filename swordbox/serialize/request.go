@@ -196,7 +196,7 @@ func (l *sequencer) newRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Pa
 			return pipeline.Rewrite().With(l.m.step.note)
 		}
 		note := ""
-		if c.Observed() && l.s.links[l.place].conn.Queued() > 0 {
+		if c.Observed() && l.s.links[l.place].conn.Requests.Queued() > 0 {
 			note = "waits for room on the shared connection"
 		}
 		return pipeline.Consume().With(note)

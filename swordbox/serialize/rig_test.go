@@ -491,8 +491,8 @@ func (r *rig) bounds() {
 	r.t.Helper()
 	for _, s := range r.m.servers {
 		for _, l := range s.links {
-			if l.conn.Outstanding() > l.conn.Ring() {
-				r.t.Fatalf("%d requests outstanding on a ring of %d", l.conn.Outstanding(), l.conn.Ring())
+			if l.conn.Requests.Outstanding() > l.conn.Requests.Ring() {
+				r.t.Fatalf("%d requests outstanding on a ring of %d", l.conn.Requests.Outstanding(), l.conn.Requests.Ring())
 			}
 		}
 	}

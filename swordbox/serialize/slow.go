@@ -66,7 +66,7 @@ func (m *Machine) Marked(now clock.Time, f *wire.Frame) {
 		if k.conn.State() != requester.Up || k.conn.Link().To.DestQP != f.BTH.DestQP {
 			continue
 		}
-		if t, ok := k.conn.Sent(f.BTH.PSN); ok {
+		if t, ok := k.conn.Requests.Sent(f.BTH.PSN); ok {
 			k.slowing.mark(now, ofTag(t))
 			if s.slow == rules.SlowQueue {
 				m.slowFlow(now, ofTag(t))
@@ -127,7 +127,7 @@ func (k *link) congested(ctx *pipeline.Ctx) {
 		}
 		fallthrough
 	case rules.SlowAll:
-		k.conn.Each(func(t requester.Tag, _ wire.PSN, _ wire.Opcode, _ clock.Time) { k.notify(ctx, ofTag(t)) })
+		k.conn.Requests.Each(func(t requester.Tag, _ wire.PSN, _ wire.Opcode, _ clock.Time) { k.notify(ctx, ofTag(t)) })
 	}
 }
 
@@ -173,7 +173,7 @@ func (k *link) notify(ctx *pipeline.Ctx, id flowID) {
 // count adds up the bytes in flight of each flow, and returns all of them.
 func (w *slowing) count(k *link) (total int) {
 	w.bytes = w.bytes[:0]
-	k.conn.InFlight(func(t requester.Tag, n int) {
+	k.conn.Requests.InFlight(func(t requester.Tag, n int) {
 		total += n
 		id := ofTag(t)
 		for i := range w.bytes {

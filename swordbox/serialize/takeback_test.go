@@ -31,7 +31,7 @@ func refuseOldest(t *testing.T) (r *rig, conns []*conn) {
 	l := r.m.servers[0].links[0]
 	f := wire.Frame{Eth: wire.Ethernet{Src: macOf(serverIP), Dst: macOf(switchIP)}}
 	f.IPv4 = wire.IPv4{Src: ipOf(serverIP).As4(), Dst: ipOf(switchIP).As4(), TTL: 64}
-	f.BTH = wire.BTH{Opcode: wire.RCAck, PKey: wire.DefaultPKey, DestQP: l.ownQPN, PSN: l.conn.NextPSN().Add(-2)}
+	f.BTH = wire.BTH{Opcode: wire.RCAck, PKey: wire.DefaultPKey, DestQP: l.ownQPN, PSN: l.conn.Requests.NextPSN().Add(-2)}
 	f.AETH.Syndrome = wire.NakRemoteOp
 	r.launch(true, r.server.port, f.AppendTo(nil), false)
 	r.run(10 * time.Microsecond)

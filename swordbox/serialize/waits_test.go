@@ -139,8 +139,8 @@ func TestSharedConnectionIsReplaced(t *testing.T) {
 	r.settle()
 	k := r.m.servers[0].links[0]
 	former, incarnation, breaks := k.ownQPN, k.s.incarnation, k.s.breaks
-	if k.conn.Outstanding() != 1 {
-		t.Fatalf("%d requests are in flight", k.conn.Outstanding())
+	if k.conn.Requests.Outstanding() != 1 {
+		t.Fatalf("%d requests are in flight", k.conn.Requests.Outstanding())
 	}
 	k.s.unsettled = false
 	r.do(func(ctx *pipeline.Ctx) { r.attach(ctx, 0, 16) })

@@ -79,7 +79,7 @@ func (ch *channel) Begin(s *switchconn.Shared) {
 func (ch *channel) End(c *pipeline.Ctx) { ch.Detach(c) }
 
 // up reports whether the channel can take a WRITE of n bytes now.
-func (ch *channel) up(n int) bool { return ch.Usable() && ch.Conn.Up() && ch.Room(n) }
+func (ch *channel) up(n int) bool { return ch.Usable() && ch.Conn.Up() && ch.Requests.Room(n) }
 
 // write submits a WRITE of records, of which the requester keeps a copy.
 func (ch *channel) write(c *pipeline.Ctx, offset uint64, b []byte, records int) {
