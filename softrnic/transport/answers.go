@@ -251,7 +251,7 @@ func (a *answers) send(now clock.Time, out *Actions) bool {
 					a.at = now
 					return false
 				}
-				if at, wait := a.mustPause(now); wait {
+				if at, wait := mustPause(a.cfg.Flow, now); wait {
 					a.at = at
 					return false
 				}
@@ -259,7 +259,7 @@ func (a *answers) send(now clock.Time, out *Actions) bool {
 				before := len(out.Tx)
 				switch a.sendReadResponse(now, e, out) {
 				case readSent:
-					a.charge(now, before, out)
+					charge(a.cfg.Flow, now, before, out)
 				case readWaits:
 					a.at = a.torn.until
 					return false
@@ -309,7 +309,7 @@ func (a *answers) sendReadResponse(now clock.Time, e *response, out *Actions) re
 	off := e.sent * a.mtu
 	n := min(a.mtu, e.length-off)
 	va, psn := e.va+uint64(off), e.psn.Add(int(e.sent))
-	src, ok := a.remoteIn(e.pd, e.rkey, va, n, verbs.RemoteRead)
+	src, ok := a.access.remoteIn(e.pd, e.rkey, va, n, verbs.RemoteRead)
 	switch {
 	case !ok && e.fresh:
 		return readRefused

@@ -26,13 +26,13 @@ const inRetries = verbs.ModifyTimeout | verbs.ModifyRetryCount | verbs.ModifyRNR
 // on. If a retry attribute changes, the retry counters are reset and a running ACK timer starts
 // again, with the new values. The caller keeps the route to the peer and the P_Key of packets.
 func (q *QP) Modify(now clock.Time, a verbs.QPModify) error {
-	if a.Mask&^q.svc.changes != 0 {
-		return badAttr("attributes %#x are not those of a %v queue pair", a.Mask&^q.svc.changes, q.cfg.Type)
+	if a.Mask&^q.core.svc.changes != 0 {
+		return badAttr("attributes %#x are not those of a %v queue pair", a.Mask&^q.core.svc.changes, q.core.cfg.Type)
 	}
-	if bad := a.Mask &^ changeable[q.state]; bad != 0 {
-		return &verbs.OpError{Op: "modify qp", Err: verbs.ErrState, Detail: "attributes cannot change in " + q.state.String()}
+	if bad := a.Mask &^ changeable[q.core.state]; bad != 0 {
+		return &verbs.OpError{Op: "modify qp", Err: verbs.ErrState, Detail: "attributes cannot change in " + q.core.state.String()}
 	}
-	init, rtr, rts := q.init, q.rtr, q.rts
+	init, rtr, rts := q.core.init, q.core.rtr, q.core.rts
 	reads, readsErr := changedReads(&a, verbs.ModifyMaxRdAtomic, "MaxRdAtomic", a.MaxRdAtomic)
 	resources, resourcesErr := changedReads(&a, verbs.ModifyMaxDestRdAtomic, "MaxDestRdAtomic", a.MaxDestRdAtomic)
 	for _, f := range [...]struct {
@@ -59,8 +59,8 @@ func (q *QP) Modify(now clock.Time, a verbs.QPModify) error {
 			return err
 		}
 	}
-	q.lastNow = now
-	q.init, q.rtr, q.rts = init, rtr, rts
+	q.core.lastNow = now
+	q.core.init, q.core.rtr, q.core.rts = init, rtr, rts
 	if a.Mask&inRetries != 0 {
 		q.req.retuned(now)
 	}

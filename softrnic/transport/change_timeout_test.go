@@ -14,7 +14,7 @@ func TestTimeoutFromNone(t *testing.T) {
 	a := newSide(t, "a", 1, 1<<16, Config{QPN: 0x11})
 	b := newSide(t, "b", 2, 1<<16, Config{QPN: 0x12})
 	connect(t, a, b, l)
-	a.qp.rts.Timeout = 0 // as ToRTS with Timeout 0
+	a.qp.core.rts.Timeout = 0 // as ToRTS with Timeout 0
 	post(t, a, writeTo(b))
 	if d := a.qp.Deadline(); d != clock.Never {
 		t.Fatalf("deadline %v without a timeout", d)

@@ -42,7 +42,7 @@ func (c *completer) handle(now clock.Time, p *wire.Packet, out *Actions) {
 		}
 	}
 	c.req.pump(now, out)
-	c.req.checkDrained(out)
+	c.req.sender.checkDrained(out)
 }
 
 // nakStatuses has the completion status and the reason for each fatal NAK code (IBTA 9.7.5/codes).
@@ -103,7 +103,7 @@ func (c *completer) fatalNak(s wire.Syndrome, out *Actions) {
 	case s == wire.NakRemoteOp:
 		n.RemoteOpErr++
 	}
-	c.req.failOldest(nak.status, nak.code, out)
+	c.req.sender.failOldest(nak.status, nak.code, out)
 }
 
 // acknowledge is called for a response that acknowledges all requests before PSN `end`, and marks
@@ -113,7 +113,7 @@ func (c *completer) fatalNak(s wire.Syndrome, out *Actions) {
 func (c *completer) acknowledge(now clock.Time, end wire.PSN, out *Actions) bool {
 	moved := false
 	for c.req.una != end {
-		w := c.req.sq.at(c.req.sq.head)
+		w := c.req.sender.sq.at(c.req.sender.sq.head)
 		if w.answered() {
 			if moved {
 				c.req.progress()
@@ -145,7 +145,7 @@ func (c *completer) advance(w *sendWQE, n uint32, out *Actions) {
 		c.req.pacedAck(int(n))
 	}
 	if w.acked == w.packets {
-		c.req.completeSend(w, verbs.Success, reason.None, out)
+		c.req.sender.completeSend(w, verbs.Success, reason.None, out)
 	}
 }
 
@@ -158,15 +158,15 @@ func positive(p *wire.Packet) bool {
 // readAnswer handles a READ response packet for the oldest PSN that is not acknowledged (una). The
 // packet belongs to a READ or, without payload, to an ATOMIC_WRITE or FLUSH.
 func (c *completer) readAnswer(p *wire.Packet, out *Actions) {
-	w := c.req.sq.at(c.req.sq.head)
+	w := c.req.sender.sq.at(c.req.sender.sq.head)
 	if !positive(p) || !c.fitsRead(w, p) {
 		c.saw(p.BTH.Opcode, "bad")
 		c.badResponse(out)
 		return
 	}
-	if c.scatter(c.cfg.PD, c.req.sq.sgl(c.req.sq.head), w.acked*c.mtu, p.Payload) != mem.OK {
+	if c.access.scatter(c.cfg.PD, c.req.sender.sq.sgl(c.req.sender.sq.head), w.acked*c.mtu, p.Payload) != mem.OK {
 		c.saw(p.BTH.Opcode, "local")
-		c.req.failOldest(verbs.LocProtErr, reason.None, out)
+		c.req.sender.failOldest(verbs.LocProtErr, reason.None, out)
 		return
 	}
 	c.saw(p.BTH.Opcode, "taken")
@@ -197,7 +197,7 @@ func (c *completer) fitsRead(w *sendWQE, p *wire.Packet) bool {
 // atomicAnswer handles the response to an atomic whose PSN is the oldest one that is not
 // acknowledged (una). The response carries the original value of the word.
 func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
-	w := c.req.sq.at(c.req.sq.head)
+	w := c.req.sender.sq.at(c.req.sender.sq.head)
 	if !w.atomic() || !positive(p) {
 		c.saw(p.BTH.Opcode, "bad")
 		c.badResponse(out)
@@ -205,9 +205,9 @@ func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
 	}
 	word := c.scratch[:atomicSize]
 	binary.NativeEndian.PutUint64(word, p.AtomicAck)
-	if c.scatter(c.cfg.PD, c.req.sq.sgl(c.req.sq.head), 0, word) != mem.OK {
+	if c.access.scatter(c.cfg.PD, c.req.sender.sq.sgl(c.req.sender.sq.head), 0, word) != mem.OK {
 		c.saw(p.BTH.Opcode, "local")
-		c.req.failOldest(verbs.LocProtErr, reason.None, out)
+		c.req.sender.failOldest(verbs.LocProtErr, reason.None, out)
 		return
 	}
 	c.saw(p.BTH.Opcode, "taken")
@@ -219,5 +219,5 @@ func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
 // oldest work request needs.
 func (c *completer) badResponse(out *Actions) {
 	c.env.Counters.BadResponse++
-	c.req.failOldest(verbs.BadRespErr, reason.PeerBadResponse, out)
+	c.req.sender.failOldest(verbs.BadRespErr, reason.PeerBadResponse, out)
 }

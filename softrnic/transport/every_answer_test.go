@@ -306,7 +306,7 @@ func postEverywhere(t *testing.T, s *side, kind verbs.QPType, state verbs.QPStat
 	n := s.scq.Poll(wc[:])
 	before := state < verbs.StateRTS
 	flushes := state == verbs.StateError || state == verbs.StateSQE
-	fits := s.qp.svc.ops&opSet(op) != 0
+	fits := s.qp.core.svc.ops&opSet(op) != 0
 	switch {
 	case before:
 		if !errors.Is(err, verbs.ErrState) {

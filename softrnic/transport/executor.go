@@ -209,14 +209,14 @@ func (x *executor) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 	ok := true
 	switch {
 	case info.Flags&wire.OpWrite != 0 && info.Flags&(wire.OpFirst|wire.OpOnly) != 0:
-		_, ok = x.remote(p.RETH.RKey, p.RETH.VA, p.RETH.Length, verbs.RemoteWrite)
+		_, ok = x.access.remote(p.RETH.RKey, p.RETH.VA, p.RETH.Length, verbs.RemoteWrite)
 	case info.Flags&wire.OpRead != 0:
-		_, ok = x.remote(p.RETH.RKey, p.RETH.VA, p.RETH.Length, verbs.RemoteRead)
+		_, ok = x.access.remote(p.RETH.RKey, p.RETH.VA, p.RETH.Length, verbs.RemoteRead)
 	case info.Flags&wire.OpFlush != 0:
 		ok = x.mayFlush(p)
 	case info.Flags&wire.OpAtomic != 0:
 		va, rkey, right := wordOf(p)
-		_, ok = x.remote(rkey, va, atomicSize, right)
+		_, ok = x.access.remote(rkey, va, atomicSize, right)
 		if ok && va%atomicSize != 0 {
 			return refuseAlignment // IBTA 9.4.5/alignment
 		}
@@ -232,9 +232,9 @@ func (x *executor) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 func (x *executor) mayFlush(p *wire.Packet) bool {
 	need, _ := flushRights(&p.FETH)
 	if p.FETH.Level == wire.FlushRegion {
-		return x.env.Mem.Whole(x.guests, x.cfg.QPN, p.RETH.RKey, need) == mem.OK
+		return x.env.Mem.Whole(x.access.guests, x.cfg.QPN, p.RETH.RKey, need) == mem.OK
 	}
-	_, ok := x.remote(p.RETH.RKey, p.RETH.VA, p.RETH.Length, need)
+	_, ok := x.access.remote(p.RETH.RKey, p.RETH.VA, p.RETH.Length, need)
 	return ok
 }
 
@@ -259,12 +259,12 @@ func (x *executor) execute(p *wire.Packet, info *wire.OpInfo) verdict {
 }
 
 func (x *executor) executeSend(p *wire.Packet, info *wire.OpInfo) verdict {
-	if x.scatter(x.rcv.pd, x.rcv.sgl(), x.received, p.Payload) != mem.OK {
+	if x.access.scatter(x.rcv.pd, x.rcv.sgl(), x.received, p.Payload) != mem.OK {
 		return refuseLocal
 	}
 	x.received += uint32(len(p.Payload))
 	x.msg = inSend
-	if info.Flags&wire.OpInv != 0 && x.env.Mem.Invalidate(x.guests, x.cfg.QPN, p.IETH, true) != mem.OK {
+	if info.Flags&wire.OpInv != 0 && x.env.Mem.Invalidate(x.access.guests, x.cfg.QPN, p.IETH, true) != mem.OK {
 		return refuseInvalidate
 	}
 	return pass
@@ -276,7 +276,7 @@ func (x *executor) executeWrite(p *wire.Packet, info *wire.OpInfo) verdict {
 		x.received = p.RETH.Length
 	}
 	n := uint32(len(p.Payload))
-	dst, ok := x.remote(x.rkey, x.va, n, verbs.RemoteWrite)
+	dst, ok := x.access.remote(x.rkey, x.va, n, verbs.RemoteWrite)
 	if !ok {
 		return refuseAccess // the region was deregistered during the message
 	}
@@ -306,7 +306,7 @@ func wordOf(p *wire.Packet) (va uint64, rkey uint32, right verbs.Access) {
 // writes.
 func (x *executor) executeAtomic(p *wire.Packet) verdict {
 	va, rkey, right := wordOf(p)
-	word, _ := x.remote(rkey, va, atomicSize, right) // checkKey has checked it
+	word, _ := x.access.remote(rkey, va, atomicSize, right) // checkKey has checked it
 	res := result{psn: p.BTH.PSN, op: p.BTH.Opcode, va: va}
 	ok := false
 	switch a, m := &p.AtomicETH, &p.Masks; p.BTH.Opcode.Plain() {

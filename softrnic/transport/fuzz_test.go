@@ -43,7 +43,7 @@ func fuzzSide(t testing.TB, of verbs.QPType, state verbs.QPState) (s *side, arou
 				t.Fatal(err)
 			}
 			for i, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRead, verbs.OpFetchAdd, verbs.OpWrite, verbs.OpRead} {
-				if s.qp.svc.ops&opSet(op) == 0 {
+				if s.qp.core.svc.ops&opSet(op) == 0 {
 					continue
 				}
 				n := 8
@@ -178,7 +178,7 @@ func fit(s *side, p *wire.Packet, how byte) {
 }
 
 func checkStep(t *testing.T, s *side) {
-	if n := len(s.out.Tx); n > 3*s.qp.cfg.Window+maxOwed(2) {
+	if n := len(s.out.Tx); n > 3*s.qp.core.cfg.Window+maxOwed(2) {
 		t.Fatalf("%d packets in one step", n)
 	}
 	for i := range s.out.Tx {
@@ -186,8 +186,8 @@ func checkStep(t *testing.T, s *side) {
 			t.Fatalf("%d bytes of payload", n)
 		}
 	}
-	if q := &s.qp.req; q.window.flight < 0 || q.window.flight >= s.qp.cfg.Window+maxOutstandingPSNs || q.window.size > s.qp.cfg.Window || q.reads < 0 {
-		t.Fatalf("flight %d, READs and atomics out %d", q.window.flight, q.reads)
+	if q := &s.qp.req; q.window.flight < 0 || q.window.flight >= s.qp.core.cfg.Window+maxOutstandingPSNs || q.window.size > s.qp.core.cfg.Window || q.sender.reads < 0 {
+		t.Fatalf("flight %d, READs and atomics out %d", q.window.flight, q.sender.reads)
 	}
 	s.file()
 	s.out.Reset()

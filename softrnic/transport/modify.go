@@ -28,14 +28,14 @@ func badAttr(format string, args ...any) error {
 
 // ToInit changes the state from RESET to INIT, or changes the attributes while the state is INIT.
 func (q *QP) ToInit(a verbs.ToInit) error {
-	to, err := next(q.svc.states, q.state, evToInit)
+	to, err := next(q.core.svc.states, q.core.state, evToInit)
 	if err != nil {
 		return err
 	}
 	if err := q.validInit(a); err != nil {
 		return err
 	}
-	q.init, q.state = a, to
+	q.core.init, q.core.state = a, to
 	return nil
 }
 
@@ -43,7 +43,7 @@ func (q *QP) validInit(a verbs.ToInit) error {
 	if extra := a.Access &^ verbs.RemoteRights; extra != 0 {
 		return badAttr("access bits %#x are none of RemoteWrite, RemoteRead, RemoteAtomic, FlushGlobal, FlushPersistent", extra)
 	}
-	if a.QKey&verbs.ControlledQKey != 0 && !q.anyQKey {
+	if a.QKey&verbs.ControlledQKey != 0 && !q.core.anyQKey {
 		return &verbs.OpError{
 			Op: "modify qp", Err: verbs.ErrAccess,
 			Detail: fmt.Sprintf("Q_Key %#x is a privileged one, which begins with a 1 bit; choose one below %#x", a.QKey, uint32(verbs.ControlledQKey)),
@@ -54,7 +54,7 @@ func (q *QP) validInit(a verbs.ToInit) error {
 
 // AllowControlledQKey lets the queue pair have a Q_Key that the system controls: its owner is
 // privileged (IBTA 10.2.5/q-key).
-func (q *QP) AllowControlledQKey() { q.anyQKey = true }
+func (q *QP) AllowControlledQKey() { q.core.anyQKey = true }
 
 func validTimer(a verbs.ToRTR) error {
 	if a.MinRNRTimer > maxTimerCode {
@@ -81,13 +81,13 @@ func validRTS(a verbs.ToRTS) error {
 // ToRTR changes the state from INIT to RTR. From then on the responder works. A UD queue pair
 // ignores the attributes.
 func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
-	to, err := next(q.svc.states, q.state, evToRTR)
+	to, err := next(q.core.svc.states, q.core.state, evToRTR)
 	if err != nil {
 		return err
 	}
-	if q.svc.datagram { // UD has no peer, so the port's MTU is used
-		q.rtr, q.state, q.mtu = verbs.ToRTR{PathMTU: q.cfg.PortMTU}, to, uint32(q.cfg.PortMTU)
-		q.lastNow = now
+	if q.core.svc.datagram { // UD has no peer, so the port's MTU is used
+		q.core.rtr, q.core.state, q.core.mtu = verbs.ToRTR{PathMTU: q.core.cfg.PortMTU}, to, uint32(q.core.cfg.PortMTU)
+		q.core.lastNow = now
 		return nil
 	}
 	if !a.PathMTU.Valid() {
@@ -106,15 +106,15 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 		return badAttr("Ahead %d; choose 0 to %d", a.Ahead, maxAhead)
 	}
 	a.HopLimit = cmp.Or(a.HopLimit, DefaultHopLimit)
-	q.lastNow = now
-	q.rtr, q.state, q.mtu = a, to, uint32(a.PathMTU)
+	q.core.lastNow = now
+	q.core.rtr, q.core.state, q.core.mtu = a, to, uint32(a.PathMTU)
 	q.rsp.start(a)
 	return nil
 }
 
 // ToRTS changes the state from RTR to RTS. From then on the requester works.
 func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
-	to, err := next(q.svc.states, q.state, evToRTS)
+	to, err := next(q.core.svc.states, q.core.state, evToRTS)
 	if err != nil {
 		return err
 	}
@@ -124,9 +124,9 @@ func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 	if a.MaxRdAtomic, err = rdAtomic("MaxRdAtomic", a.MaxRdAtomic); err != nil {
 		return err
 	}
-	q.lastNow = now
-	q.rts, q.state = a, to
-	q.req.nextPSN = a.SendPSN
+	q.core.lastNow = now
+	q.core.rts, q.core.state = a, to
+	q.req.sender.nextPSN = a.SendPSN
 	q.req.start(a)
 	return nil
 }
@@ -148,30 +148,30 @@ func rdAtomic(name string, n int) (int, error) {
 // ToSQD lets the send queue drain: started work requests complete, and no others are started. Then
 // EventSQDrained is raised, at once if none was started (IBTA 10.3.1/sqd).
 func (q *QP) ToSQD(now clock.Time, out *Actions) error {
-	to, err := next(q.svc.states, q.state, evToSQD)
+	to, err := next(q.core.svc.states, q.core.state, evToSQD)
 	if err != nil {
 		return err
 	}
-	q.lastNow = now
-	q.state = to
-	q.req.draining = true
-	q.req.checkDrained(out)
+	q.core.lastNow = now
+	q.core.state = to
+	q.req.sender.draining = true
+	q.req.sender.checkDrained(out)
 	return nil
 }
 
 // ResumeRTS changes the state from SQD or SQE back to RTS, and sends the work requests that were
 // posted in the meantime.
 func (q *QP) ResumeRTS(now clock.Time, out *Actions) error {
-	to, err := next(q.svc.states, q.state, evResumeRTS)
+	to, err := next(q.core.svc.states, q.core.state, evResumeRTS)
 	if err != nil {
 		return err
 	}
-	q.lastNow = now
-	if q.state == verbs.StateSQE {
-		q.notes.Reopen()
+	q.core.lastNow = now
+	if q.core.state == verbs.StateSQE {
+		q.core.notes.Reopen()
 	}
-	q.state = to
-	q.req.draining = false
+	q.core.state = to
+	q.req.sender.draining = false
 	q.send(now, out)
 	return nil
 }
@@ -182,9 +182,9 @@ func (q *QP) ToError(now clock.Time, out *Actions) error { return q.Fail(now, re
 
 // Fail does what ToError does, for another reason than that the program has asked for it.
 func (q *QP) Fail(now clock.Time, code reason.Code, out *Actions) error {
-	q.lastNow = now
+	q.core.lastNow = now
 	if q.live() && code != reason.AfterFailure {
-		q.notes.Add(reason.Note{At: now, Kind: reason.Ended, Code: code})
+		q.core.notes.Add(reason.Note{At: now, Kind: reason.Ended, Code: code})
 	}
 	return q.enterError(evToError, code, out)
 }
@@ -192,13 +192,13 @@ func (q *QP) Fail(now clock.Time, code reason.Code, out *Actions) error {
 // Lost notes that the NIC has gone down with the queue pair at time now. Its state stays.
 func (q *QP) Lost(now clock.Time) {
 	if q.live() {
-		q.notes.Add(reason.Note{At: now, Kind: reason.Ended, Code: reason.NICDown})
+		q.core.notes.Add(reason.Note{At: now, Kind: reason.Ended, Code: reason.NICDown})
 	}
 }
 
 // live reports whether the queue pair is connected.
 func (q *QP) live() bool {
-	switch q.state {
+	switch q.core.state {
 	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE:
 		return true
 	case verbs.StateReset, verbs.StateInit, verbs.StateError:
@@ -210,7 +210,7 @@ func (q *QP) live() bool {
 // responder has refused a request with a fatal NAK. code says which of both.
 func (q *QP) fault(code reason.Code, out *Actions) {
 	if err := q.enterError(evFault, code, out); err != nil {
-		panic("transport: fault in a state without traffic: " + q.state.String())
+		panic("transport: fault in a state without traffic: " + q.core.state.String())
 	}
 }
 
@@ -218,26 +218,26 @@ func (q *QP) fault(code reason.Code, out *Actions) {
 // answers.last), and then flushes the send queue and the receive queue, in this order. The flushed
 // completions have the reason code.
 func (q *QP) enterError(on event, code reason.Code, out *Actions) error {
-	to, err := next(q.svc.states, q.state, on)
+	to, err := next(q.core.svc.states, q.core.state, on)
 	if err != nil {
 		return err
 	}
-	last := q.cfg.SRQ != nil && q.state != to
-	if q.state != to {
-		q.flushed = code
+	last := q.core.cfg.SRQ != nil && q.core.state != to
+	if q.core.state != to {
+		q.core.flushed = code
 	}
-	q.state = to
+	q.core.state = to
 	q.rsp.answers.torn.settleWrite() // completes a torn WRITE, which was accepted before the error
-	q.rsp.answers.last(q.lastNow, out)
+	q.rsp.answers.last(q.core.lastNow, out)
 	q.req.retry.stop()
 	q.req.sel.stop()
 	q.req.pace.stop()
-	q.unr.at, q.req.draining = clock.Never, false
+	q.unr.at, q.req.sender.draining = clock.Never, false
 	q.rsp.stop()
-	q.req.flush(out)
+	q.req.sender.flush(out)
 	q.rcv.flush(out)
 	if last {
-		q.raise(verbs.EventQPLastWQE, out) // no more receives are taken from the SRQ, IBTA 11.6.3.1/last-wqe
+		q.core.raise(verbs.EventQPLastWQE, out) // no more receives are taken from the SRQ, IBTA 11.6.3.1/last-wqe
 	}
 	return nil
 }
@@ -245,12 +245,12 @@ func (q *QP) enterError(on event, code reason.Code, out *Actions) error {
 // ToReset changes the state to RESET. It removes all work requests, and the completions that were
 // not polled.
 func (q *QP) ToReset() error {
-	to, err := next(q.svc.states, q.state, evToReset)
+	to, err := next(q.core.svc.states, q.core.state, evToReset)
 	if err != nil {
 		return err
 	}
 	q.rsp.answers.torn.settleWrite()
-	q.state = to
+	q.core.state = to
 	q.forget()
 	q.Purge()
 	return nil
@@ -258,13 +258,13 @@ func (q *QP) ToReset() error {
 
 // forget resets everything to the state of a new queue pair, except for the creation attributes.
 func (q *QP) forget() {
-	q.init, q.rtr, q.rts = verbs.ToInit{}, verbs.ToRTR{}, verbs.ToRTS{}
-	q.flushed = reason.None
-	q.notes.Reopen()
+	q.core.init, q.core.rtr, q.core.rts = verbs.ToInit{}, verbs.ToRTR{}, verbs.ToRTS{}
+	q.core.flushed = reason.None
+	q.core.notes.Reopen()
 	q.req.reset()
 	q.unr.at = clock.Never
-	if q.cfg.Flow != nil {
-		q.cfg.Flow.Reset()
+	if q.core.cfg.Flow != nil {
+		q.core.cfg.Flow.Reset()
 	}
 	q.rcv.reset()
 	q.rsp.reset()

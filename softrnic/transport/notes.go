@@ -19,7 +19,7 @@ type healing struct {
 }
 
 // Notes returns the notes of the queue pair, which belong to it.
-func (q *QP) Notes() *reason.Notes { return &q.notes }
+func (q *QP) Notes() *reason.Notes { return &q.core.notes }
 
 // request describes the work request at position pos of the send queue.
 func (s *sender) request(pos uint32) reason.WorkRequest {
@@ -35,11 +35,11 @@ func (s *sender) request(pos uint32) reason.WorkRequest {
 // retries that remain of `tries`.
 func (r *requester) noteRetry(now clock.Time, code reason.Code, tries, left uint8) *reason.Note {
 	if !r.heal.open {
-		r.heal = healing{open: true, since: now, first: r.una, before: r.retransPkts, wr: r.request(r.sq.head)}
+		r.heal = healing{open: true, since: now, first: r.una, before: r.retransPkts, wr: r.sender.request(r.sender.sq.head)}
 	}
 	r.heal.retries++
 	return r.notes.Add(reason.Note{
-		At: now, Kind: reason.SentAgain, Code: code, WR: r.request(r.sq.head), First: r.una, Last: r.maxPSN.Add(-1),
+		At: now, Kind: reason.SentAgain, Code: code, WR: r.sender.request(r.sender.sq.head), First: r.una, Last: r.maxPSN.Add(-1),
 		Times: r.heal.retries, Tries: tries, Left: left,
 	})
 }
@@ -62,7 +62,7 @@ func (s *sender) noteFailure(status verbs.Status, code reason.Code) reason.Code 
 	n := reason.Note{At: s.lastNow, Since: w.posted, Kind: reason.Failed, Status: status, WR: s.request(pos), First: w.first.Add(int(w.acked))}
 	switch {
 	case status == verbs.LocProtErr:
-		n.Mem = s.refusedSGL(s.sq.sgl(pos), s.cfg.PD, w.answered())
+		n.Mem = s.access.refusedSGL(s.sq.sgl(pos), s.cfg.PD, w.answered())
 		code = reason.OfLocal(n.Mem.Fault)
 		n.Mem.Fault = mem.Fault(code-reason.LocalKey) + mem.BadKey
 	case code == reason.LocalOp:
@@ -87,25 +87,11 @@ func (s *sender) noteFailure(status verbs.Status, code reason.Code) reason.Code 
 	return code
 }
 
-// refusedSGL returns why the first piece of an SGL that may not be accessed is refused. If all may
-// be accessed, it describes the last piece, whose memory was then unmapped.
-func (c *core) refusedSGL(sgl []verbs.SGE, pd mem.PD, write bool) (x mem.Refusal) {
-	for i := range sgl {
-		if sgl[i].Length == 0 {
-			continue
-		}
-		if x = c.env.Mem.RefusedLocal(pd, sgl[i], write); x.Fault != mem.OK {
-			break
-		}
-	}
-	return x
-}
-
 // localFault returns why a memory management operation has failed.
 func (s *sender) localFault(w *sendWQE, pos uint32) string {
 	text := w.op.String() + ": " + w.fault.String()
 	if w.op != verbs.OpLocalInv {
-		if x := s.refusedSGL(s.sq.sgl(pos), s.cfg.PD, false); x.Fault == w.fault {
+		if x := s.access.refusedSGL(s.sq.sgl(pos), s.cfg.PD, false); x.Fault == w.fault {
 			text = w.op.String() + ": " + x.String()
 		}
 	}
@@ -180,9 +166,9 @@ func (r *responder) noteRefusal(v verdict, p *wire.Packet, info *wire.OpInfo, s 
 	case refuseAlignment:
 		n.Value, _, _ = wordOf(p)
 	case refuseInvalidate:
-		n.Text = "the SEND invalidates a key, and " + r.env.Mem.RefusedInvalidate(r.guests, r.cfg.QPN, p.IETH, true)
+		n.Text = "the SEND invalidates a key, and " + r.env.Mem.RefusedInvalidate(r.access.guests, r.cfg.QPN, p.IETH, true)
 	case refuseLocal:
-		n.Mem = r.refusedSGL(r.rcv.sgl(), r.rcv.pd, true)
+		n.Mem = r.access.refusedSGL(r.rcv.sgl(), r.rcv.pd, true)
 		n.Code = reason.OfReceive(n.Mem.Fault)
 		n.Mem.Fault = mem.Fault(n.Code-reason.ReceiveKey) + mem.BadKey
 	default: // the code says it all
@@ -193,7 +179,7 @@ func (r *responder) noteRefusal(v verdict, p *wire.Packet, info *wire.OpInfo, s 
 
 // refusedMemory returns why a request may not access the memory that it names.
 func (x *executor) refusedMemory(p *wire.Packet, info *wire.OpInfo) mem.Refusal {
-	m, pd, qpn := x.env.Mem, x.guests, x.cfg.QPN
+	m, pd, qpn := x.env.Mem, x.access.guests, x.cfg.QPN
 	need, _ := operationRights(p, info)
 	switch {
 	case info.Flags&wire.OpWrite != 0 && info.Flags&(wire.OpFirst|wire.OpOnly) == 0:

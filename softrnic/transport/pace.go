@@ -25,8 +25,7 @@ func (p *pacing) reset() { *p = pacing{at: clock.Never} }
 
 // mustPause reports whether the Flow lets no packet leave now, and when to ask again. It is for the
 // packets that no window limits.
-func (c *core) mustPause(now clock.Time) (at clock.Time, wait bool) {
-	f := c.cfg.Flow
+func mustPause(f *congestion.Flow, now clock.Time) (at clock.Time, wait bool) {
 	if f == nil || f.Ready(now, 0) {
 		return 0, false
 	}
@@ -34,12 +33,12 @@ func (c *core) mustPause(now clock.Time) (at clock.Time, wait bool) {
 }
 
 // charge tells the Flow of the packets in out from index `from` on.
-func (c *core) charge(now clock.Time, from int, out *Actions) {
-	if c.cfg.Flow == nil {
+func charge(f *congestion.Flow, now clock.Time, from int, out *Actions) {
+	if f == nil {
 		return
 	}
 	for i := from; i < len(out.Tx); i++ {
-		c.cfg.Flow.Sent(now, out.Tx[i].Packet.Len()+frameOverhead)
+		f.Sent(now, out.Tx[i].Packet.Len()+frameOverhead)
 	}
 }
 
@@ -58,7 +57,7 @@ func (r *requester) mustWait(now clock.Time) bool {
 // that the ACK timer could expire before the next packet with AckReq, and if the Flow limits the packets
 // in flight: otherwise packets without AckReq could fill a window that has become smaller.
 func (r *requester) paced(now clock.Time, out *Actions) {
-	r.charge(now, len(out.Tx)-1, out)
+	charge(r.cfg.Flow, now, len(out.Tx)-1, out)
 	f, bth := r.cfg.Flow, &out.Tx[len(out.Tx)-1].Packet.BTH
 	if f.Windowed() || r.rts.Timeout != 0 && f.Slow(now, r.cfg.AckEvery, AckTimeout(r.rts.Timeout)/4) {
 		bth.AckReq = true
@@ -82,7 +81,7 @@ func (r *requester) tickPace(now clock.Time, out *Actions) {
 	}
 	r.pace.at = clock.Never
 	r.pump(now, out)
-	r.checkDrained(out)
+	r.sender.checkDrained(out)
 }
 
 // lost is called when the requester begins to retransmit. Without a Flow it narrows the window to n

@@ -181,7 +181,7 @@ func post(t testing.TB, s *side, wr verbs.SendWR) {
 
 // postRecv posts a receive to the queue from which the queue pair takes it.
 func (s *side) postRecv(wr *verbs.RecvWR) error {
-	if srq := s.qp.cfg.SRQ; srq != nil {
+	if srq := s.qp.core.cfg.SRQ; srq != nil {
 		return srq.PostRecv(wr)
 	}
 	return s.qp.PostRecv(wr)

@@ -43,25 +43,25 @@ var sendOps = [...]sendOp{
 // ErrNoSpace when MaxSendWR work requests are not complete, ErrInvalid for a malformed request. In
 // the states ERROR and SQE the request is accepted and flushed at once (IBTA 10.3.1/post).
 func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
-	q.lastNow = now
-	switch q.state {
+	q.core.lastNow = now
+	switch q.core.state {
 	case verbs.StateRTS, verbs.StateSQD, verbs.StateSQE, verbs.StateError:
 	default:
-		q.sawPost(wr.Op, verbs.ErrState)
-		return verbs.Errorf("post send", verbs.ErrState, "the state is %v; bring the queue pair to RTS first", q.state)
+		q.core.sawPost(wr.Op, verbs.ErrState)
+		return verbs.Errorf("post send", verbs.ErrState, "the state is %v; bring the queue pair to RTS first", q.core.state)
 	}
-	if q.req.sq.len() >= q.req.sq.limit {
-		q.sawPost(wr.Op, verbs.ErrNoSpace)
-		return verbs.Errorf("post send", verbs.ErrNoSpace, "%d work requests are not complete; poll the send CQ", q.req.sq.len())
+	if q.req.sender.sq.len() >= q.req.sender.sq.limit {
+		q.core.sawPost(wr.Op, verbs.ErrNoSpace)
+		return verbs.Errorf("post send", verbs.ErrNoSpace, "%d work requests are not complete; poll the send CQ", q.req.sender.sq.len())
 	}
 	length, err := q.req.cfg.CheckSend(wr)
-	q.sawPost(wr.Op, err)
+	q.core.sawPost(wr.Op, err)
 	if err != nil {
 		return err
 	}
-	q.req.enqueue(wr, length)
-	if q.state == verbs.StateError || q.state == verbs.StateSQE {
-		q.req.completeSend(q.req.sq.at(q.req.sq.head), verbs.WRFlushErr, q.flushed, out)
+	q.req.sender.enqueue(wr, length)
+	if q.core.state == verbs.StateError || q.core.state == verbs.StateSQE {
+		q.req.sender.completeSend(q.req.sender.sq.at(q.req.sender.sq.head), verbs.WRFlushErr, q.core.flushed, out)
 		return nil
 	}
 	q.send(now, out)
@@ -183,20 +183,20 @@ func (s *sender) enqueue(wr *verbs.SendWR, length uint32) {
 // Tick, which is due at once.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	const op = "post recv"
-	if q.state == verbs.StateReset {
-		return verbs.Errorf(op, verbs.ErrState, "the state is %v; bring the queue pair to INIT first", q.state)
+	if q.core.state == verbs.StateReset {
+		return verbs.Errorf(op, verbs.ErrState, "the state is %v; bring the queue pair to INIT first", q.core.state)
 	}
-	if q.svc.opcodes == wire.ServiceXRC {
+	if q.core.svc.opcodes == wire.ServiceXRC {
 		return verbs.Errorf(op, verbs.ErrInvalid, "a queue pair of XRC has no receive queue; post to an XRC shared receive queue")
 	}
-	if q.cfg.SRQ != nil {
+	if q.core.cfg.SRQ != nil {
 		return verbs.Errorf(op, verbs.ErrInvalid, "the queue pair takes its receives from a shared receive queue; post to that")
 	}
 	if err := q.rcv.rq.post(op, wr); err != nil {
 		return err
 	}
-	if q.state == verbs.StateError {
-		q.rcv.flushAt = q.lastNow
+	if q.core.state == verbs.StateError {
+		q.rcv.flushAt = q.core.lastNow
 	}
 	return nil
 }

@@ -122,12 +122,12 @@ func fill(op string, attrs []sizeAttr) error {
 // QP is one queue pair: its state machine and its parts. The parts send requests, handle responses,
 // receive messages and execute requests; the methods of QP call them.
 type QP struct {
-	core
-	req requester        // send queue; for RC also requests and their retransmission
-	cmp completer        // for RC: handles responses of the peer
-	unr unreliableSender // for UC and UD: sends requests
-	rcv receiver         // receive queue
-	rsp responder        // executes requests of the peer
+	core core
+	req  requester        // send queue; for RC also requests and their retransmission
+	cmp  completer        // for RC: handles responses of the peer
+	unr  unreliableSender // for UC and UD: sends requests
+	rcv  receiver         // receive queue
+	rsp  responder        // executes requests of the peer
 }
 
 // New makes a queue pair in RESET. It fails with an OpError of ErrInvalid or ErrNotSupported.
@@ -136,13 +136,13 @@ func New(env *Env, cfg Config) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &QP{core: core{env: *env, cfg: cfg, svc: services[cfg.Type], guests: cfg.PD}}
+	q := &QP{core: core{env: *env, cfg: cfg, svc: services[cfg.Type], access: memoryAccess{env.Mem, cfg.QPN, cfg.PD, cfg.PD}}}
 	c := &q.core
 	c.qp = q
 	if cfg.XRC == nil {
 		c.sent, c.received = cfg.SendCQ.Source(), cfg.RecvCQ.Source()
 	}
-	q.req.sender = sender{core: c, sq: newSendQueue(cfg.MaxSendWR, cfg.MaxSGE, cfg.MaxInline)}
+	q.req.core, q.req.sender = c, sender{core: c, sq: newSendQueue(cfg.MaxSendWR, cfg.MaxSGE, cfg.MaxInline)}
 	q.cmp = completer{core: c, req: &q.req}
 	q.unr = unreliableSender{sender: &q.req.sender}
 	q.rcv.open(c)
@@ -153,31 +153,31 @@ func New(env *Env, cfg Config) (*QP, error) {
 }
 
 // Sent returns the Source of the send queue's completions.
-func (q *QP) Sent() *cq.Source { return q.sent }
+func (q *QP) Sent() *cq.Source { return q.core.sent }
 
-func (q *QP) Num() wire.QPN { return q.cfg.QPN }
+func (q *QP) Num() wire.QPN { return q.core.cfg.QPN }
 
-func (q *QP) State() verbs.QPState { return q.state }
+func (q *QP) State() verbs.QPState { return q.core.state }
 
 // Config returns the creation attributes with their defaults filled in.
-func (q *QP) Config() Config { return q.cfg }
+func (q *QP) Config() Config { return q.core.cfg }
 
 // Purge removes the completions of the queue pair from its completion queues. It is called when the
 // queue pair is reset or destroyed.
 func (q *QP) Purge() {
-	if q.cfg.XRC == nil { // completions of a target are those of shared receive queues
-		q.sent.Purge()
-		q.received.Purge()
+	if q.core.cfg.XRC == nil { // completions of a target are those of shared receive queues
+		q.core.sent.Purge()
+		q.core.received.Purge()
 	}
 }
 
 func (q *QP) Query() verbs.QPAttr {
 	return verbs.QPAttr{
-		QPN: q.cfg.QPN, Type: q.cfg.Type, State: q.state,
-		Init: q.init, RTR: q.rtr, RTS: q.rts,
-		SendPSN: q.req.nextPSN, RecvPSN: q.rsp.ePSN,
-		SendQueued: q.req.sq.len(), RecvQueued: q.rcv.rq.len(), RetransPkts: q.req.retransPkts,
-		Draining: q.req.draining,
+		QPN: q.core.cfg.QPN, Type: q.core.cfg.Type, State: q.core.state,
+		Init: q.core.init, RTR: q.core.rtr, RTS: q.core.rts,
+		SendPSN: q.req.sender.nextPSN, RecvPSN: q.rsp.ePSN,
+		SendQueued: q.req.sender.sq.len(), RecvQueued: q.rcv.rq.len(), RetransPkts: q.req.retransPkts,
+		Draining: q.req.sender.draining,
 	}
 }
 
@@ -186,23 +186,23 @@ func (q *QP) Query() verbs.QPAttr {
 // receive, it drops the packet.
 func (q *QP) Handle(now clock.Time, p *wire.Packet, out *Actions) {
 	if q.accepts(now, p) {
-		q.svc.receive(q, now, p, out)
+		q.core.svc.receive(q, now, p, out)
 	}
 }
 
 // accepts reports whether the queue pair receives in its state, and whether the packet belongs to
 // its transport service.
 func (q *QP) accepts(now clock.Time, p *wire.Packet) bool {
-	q.lastNow = now
-	switch q.state {
+	q.core.lastNow = now
+	switch q.core.state {
 	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE:
 	default:
-		q.env.Counters.RxUnknownQP++
-		q.saw(p.BTH.Opcode, "state")
+		q.core.env.Counters.RxUnknownQP++
+		q.core.saw(p.BTH.Opcode, "state")
 		return false
 	}
 	if !q.Hears(p.BTH.Opcode) {
-		q.env.Counters.RxUnsupported++ // dropped silently, IBTA 9.6/service
+		q.core.env.Counters.RxUnsupported++ // dropped silently, IBTA 9.6/service
 		return false
 	}
 	return true
@@ -210,7 +210,7 @@ func (q *QP) accepts(now clock.Time, p *wire.Packet) bool {
 
 // FlushAcks sends the ACK that was delayed because of CoalesceAcks, if there is one.
 func (q *QP) FlushAcks(now clock.Time, out *Actions) {
-	q.lastNow = now
+	q.core.lastNow = now
 	if a := &q.rsp.answers; a.cfg.Acks > 1 && a.at > now && a.onlyAck() {
 		return
 	}
@@ -221,7 +221,7 @@ func (q *QP) FlushAcks(now clock.Time, out *Actions) {
 
 // Tick handles the deadlines that are due at time `now`.
 func (q *QP) Tick(now clock.Time, out *Actions) {
-	q.lastNow = now
+	q.core.lastNow = now
 	if q.rcv.flushAt <= now {
 		q.rcv.flushAt = clock.Never
 		q.rcv.flush(out)

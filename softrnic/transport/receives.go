@@ -50,7 +50,7 @@ func (r *recvQueue) takeFrom(src Receives) bool {
 func (q *QP) EnableReceives(limit uint32, narrow bool) bool {
 	r := &q.rcv.rq
 	n := uint32(len(r.ring))
-	if q.cfg.SRQ != nil || q.rcv.outside != nil || int(n) != r.limit || r.tail < n {
+	if q.core.cfg.SRQ != nil || q.rcv.outside != nil || int(n) != r.limit || r.tail < n {
 		return false
 	}
 	ahead := int32(limit - r.tail)
@@ -62,4 +62,4 @@ func (q *QP) EnableReceives(limit uint32, narrow bool) bool {
 }
 
 // Sending returns the number of send work requests that are not complete.
-func (q *QP) Sending() int { return q.req.sq.len() }
+func (q *QP) Sending() int { return q.req.sender.sq.len() }

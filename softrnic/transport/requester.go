@@ -20,7 +20,8 @@ const maxOutstandingPSNs = 1 << 23
 //	  ≤ maxPSN     one past the highest PSN ever sent
 //	    ≤ nextPSN  first PSN for the next work request to be started
 type requester struct {
-	sender
+	*core
+	sender      sender
 	una, maxPSN wire.PSN
 	window      flowWindow
 	pace        pacing
@@ -66,8 +67,8 @@ func (r *requester) pump(now clock.Time, out *Actions) {
 	if r.state != verbs.StateRTS && r.state != verbs.StateSQD {
 		return
 	}
-	for r.retry.rnrAt == clock.Never && r.sq.send != r.sq.tail {
-		w := r.sq.at(r.sq.send)
+	for r.retry.rnrAt == clock.Never && r.sender.sq.send != r.sender.sq.tail {
+		w := r.sender.sq.at(r.sender.sq.send)
 		if !w.started && !r.startWQE(w) {
 			break
 		}
@@ -75,7 +76,7 @@ func (r *requester) pump(now clock.Time, out *Actions) {
 			break
 		}
 		if w.local() {
-			r.executeLocal(w, out)
+			r.sender.executeLocal(w, out)
 			continue
 		}
 		if r.cfg.Flow != nil && r.mustWait(now) {
@@ -86,11 +87,11 @@ func (r *requester) pump(now clock.Time, out *Actions) {
 			r.paced(now, out)
 		}
 		if w.sent >= w.requests() {
-			r.sq.send++
+			r.sender.sq.send++
 		}
 	}
-	if w := r.sq.at(r.sq.head); r.sq.len() > 0 && w.status != verbs.Success {
-		r.failOldest(w.status, w.code(), out)
+	if w := r.sender.sq.at(r.sender.sq.head); r.sender.sq.len() > 0 && w.status != verbs.Success {
+		r.sender.failOldest(w.status, w.code(), out)
 		return
 	}
 	if r.window.flight > 0 && r.retry.at == clock.Never && r.retry.rnrAt == clock.Never {
@@ -101,7 +102,7 @@ func (r *requester) pump(now clock.Time, out *Actions) {
 // startWQE assigns PSNs to w, or returns false if w must wait. If w can never be executed, startWQE
 // assigns them, too, and sets the error status with which w will complete.
 func (r *requester) startWQE(w *sendWQE) bool {
-	oldest := r.sq.send == r.sq.head
+	oldest := r.sender.sq.send == r.sender.sq.head
 	switch {
 	case r.state == verbs.StateSQD:
 		return false
@@ -110,9 +111,9 @@ func (r *requester) startWQE(w *sendWQE) bool {
 		// retransmission can need the key that it changes, and no retransmission can execute the
 		// operation twice (IBTA 10.8.3/local).
 		return false
-	case w.flags&verbs.Fence != 0 && r.reads > 0:
+	case w.flags&verbs.Fence != 0 && r.sender.reads > 0:
 		return false // IBTA 10.8.3/fence
-	case w.answered() && r.reads >= r.rts.MaxRdAtomic && r.rts.MaxRdAtomic > 0:
+	case w.answered() && r.sender.reads >= r.rts.MaxRdAtomic && r.rts.MaxRdAtomic > 0:
 		return false // the responder has no free resource for another READ or atomic, IBTA 9.7.3/depth
 	}
 	packets := (w.length + r.mtu - 1) / r.mtu
@@ -122,18 +123,18 @@ func (r *requester) startWQE(w *sendWQE) bool {
 	case packets == 0:
 		packets = 1
 	}
-	if r.offset(r.nextPSN)+packets > maxOutstandingPSNs {
+	if r.offset(r.sender.nextPSN)+packets > maxOutstandingPSNs {
 		return false
 	}
-	w.started, w.first, w.packets = true, r.nextPSN, packets
-	r.nextPSN = w.first.Add(int(packets))
+	w.started, w.first, w.packets = true, r.sender.nextPSN, packets
+	r.sender.nextPSN = w.first.Add(int(packets))
 	if w.answered() {
-		r.reads++
+		r.sender.reads++
 		if r.rts.MaxRdAtomic == 0 {
 			w.status = verbs.LocQPOpErr // the transition to RTS allowed no READs and atomics
 		}
 	}
-	if (packets > 1 || w.answered()) && w.flags&verbs.Inline == 0 && r.checkSGL(r.sq.sgl(r.sq.send), w.answered()) != mem.OK {
+	if (packets > 1 || w.answered()) && w.flags&verbs.Inline == 0 && r.access.checkSGL(r.sender.sq.sgl(r.sender.sq.send), w.answered()) != mem.OK {
 		w.status = verbs.LocProtErr
 	}
 	return true
@@ -154,7 +155,7 @@ func (r *requester) sendPacket(w *sendWQE, out *Actions) {
 	case w.answered():
 		w.buildAtomic(tx)
 	default:
-		if r.buildData(w, tx, last, out) != mem.OK {
+		if r.sender.buildData(w, tx, last, out) != mem.OK {
 			w.status = verbs.LocProtErr
 			out.Tx = out.Tx[:len(out.Tx)-1]
 			return

@@ -195,7 +195,7 @@ func (r *responder) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 		n := packetsOf(p.RETH.Length, r.mtu)
 		r.answers.executed()
 		r.ePSN = r.ePSN.Add(int(n))
-		if e := r.answers.oweRead(p, r.guests, n); e != nil {
+		if e := r.answers.oweRead(p, r.access.guests, n); e != nil {
 			e.fresh = true
 		}
 		return

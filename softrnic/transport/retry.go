@@ -127,7 +127,7 @@ func (r *requester) progress() {
 func (r *requester) goBack(now clock.Time, left *uint8, code reason.Code, out *Actions) bool {
 	if *left == 0 {
 		r.env.Counters.RetryExceededErr++
-		r.failOldest(verbs.RetryExcErr, code, out)
+		r.sender.failOldest(verbs.RetryExcErr, code, out)
 		return false
 	}
 	*left--
@@ -146,8 +146,8 @@ func (r *requester) rewind() {
 		r.retry.at = clock.Never
 		return
 	}
-	for pos := r.sq.head; pos != r.sq.tail; pos++ {
-		w := r.sq.at(pos)
+	for pos := r.sender.sq.head; pos != r.sender.sq.tail; pos++ {
+		w := r.sender.sq.at(pos)
 		if !w.started {
 			break
 		}
@@ -155,7 +155,7 @@ func (r *requester) rewind() {
 			w.sent = 0
 		}
 	}
-	r.sq.send = r.sq.head
+	r.sender.sq.send = r.sender.sq.head
 	r.window.flight = 0
 	r.pace.stop()
 	r.retry.at = clock.Never
@@ -192,7 +192,7 @@ func (r *requester) receiverNotReady(now clock.Time, code uint8, out *Actions) {
 	if r.rts.RNRRetry != rnrForEver {
 		if r.retry.rnrLeft == 0 {
 			r.env.Counters.RetryRnrExceededErr++
-			r.failOldest(verbs.RNRRetryExcErr, reason.NotReady, out)
+			r.sender.failOldest(verbs.RNRRetryExcErr, reason.NotReady, out)
 			return
 		}
 		r.retry.rnrLeft--

@@ -70,7 +70,7 @@ func (c *core) sawPost(op verbs.WROpcode, err error) {
 func (c *core) sawEnd(op verbs.WROpcode, s verbs.Status) { c.tell("done "+op.String(), s.String()) }
 
 func (c *core) sawRetry(why string) {
-	if c.qp.req.sq.len() > 0 {
-		c.tell("done "+c.qp.req.sq.at(c.qp.req.sq.head).op.String(), why)
+	if c.qp.req.sender.sq.len() > 0 {
+		c.tell("done "+c.qp.req.sender.sq.at(c.qp.req.sender.sq.head).op.String(), why)
 	}
 }

@@ -249,7 +249,7 @@ func (s *script) recv() {
 // limit SIDE n=N arms the limit of the shared receive queue.
 func (s *script) limit() {
 	me, _ := s.sides()
-	if err := me.qp.cfg.SRQ.SetLimit(int(s.num("n", 0))); err != nil {
+	if err := me.qp.core.cfg.SRQ.SetLimit(int(s.num("n", 0))); err != nil {
 		s.printf("%v", err)
 	}
 }

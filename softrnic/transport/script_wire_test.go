@@ -18,7 +18,7 @@ func (s *script) collect(me, peer *side) {
 	for _, e := range me.out.Async {
 		s.printf("%s: event: %v", me.name, e.Kind)
 	}
-	if srq := me.qp.cfg.SRQ; srq != nil && srq.LimitReached() {
+	if srq := me.qp.core.cfg.SRQ; srq != nil && srq.LimitReached() {
 		s.printf("%s: SRQ limit reached, %d left", me.name, srq.Query().Queued)
 	}
 	for _, d := range me.out.Done {
@@ -137,7 +137,7 @@ func (s *script) each(verb string, f func(flying)) {
 
 func (s *script) drop() {
 	s.each("dropped", func(x flying) {
-		x.to.qp.saw(x.pkt.BTH.Opcode, "lost")
+		x.to.qp.core.saw(x.pkt.BTH.Opcode, "lost")
 		s.tape.comment(x.n, "fault: dropped")
 	})
 }
@@ -145,7 +145,7 @@ func (s *script) drop() {
 func (s *script) hold() {
 	s.each("held", func(x flying) {
 		s.tape.comment(x.n, "fault: delayed")
-		x.to.qp.saw(x.pkt.BTH.Opcode, "delayed")
+		x.to.qp.core.saw(x.pkt.BTH.Opcode, "delayed")
 		s.held = append(s.held, x)
 	})
 }
@@ -163,7 +163,7 @@ func (s *script) dup() {
 		s.printf("nothing on the wire is selected")
 		return
 	}
-	s.wire[i].to.qp.saw(s.wire[i].pkt.BTH.Opcode, "duplicated")
+	s.wire[i].to.qp.core.saw(s.wire[i].pkt.BTH.Opcode, "duplicated")
 	s.tape.comment(s.wire[i].n, "fault: sent 2 times")
 	s.wire = append(s.wire, s.wire[i])
 }
@@ -242,7 +242,7 @@ func (s *script) show() {
 	me, _ := s.sides()
 	q := me.qp.Query()
 	s.printf("%v send-psn=%06x recv-psn=%06x sends=%d recvs=%d next=%v", q.State, uint32(q.SendPSN), uint32(q.RecvPSN), q.SendQueued, q.RecvQueued, me.qp.Deadline())
-	if srq := me.qp.cfg.SRQ; srq != nil {
+	if srq := me.qp.core.cfg.SRQ; srq != nil {
 		s.printf("shared: %d receives, limit %d", srq.Query().Queued, srq.Query().Limit)
 	}
 }

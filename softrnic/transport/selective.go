@@ -64,7 +64,7 @@ func (c *core) timeouts() (low, high time.Duration) {
 // the last response of the part before has arrived, so that a READ never needs more than one of the
 // peer's resources. To the peer, parts are READs like any others.
 type selectiveSender struct {
-	*requester
+	req  *requester
 	cmp  *completer
 	rec  *selective.Recovery
 	part uint32 // in packets
@@ -78,7 +78,7 @@ func (r *requester) newSelectiveSender() *selectiveSender {
 	limit := min(r.cfg.Recovery.Reach(r.cfg.Window), r.rtr.Ahead)
 	low, high := r.timeouts()
 	return &selectiveSender{
-		requester: r, cmp: &r.qp.cmp, part: uint32(max(limit/2, 1)), wake: clock.Never,
+		req: r, cmp: &r.qp.cmp, part: uint32(max(limit/2, 1)), wake: clock.Never,
 		rec: selective.NewRecovery(selective.Config{Kind: r.cfg.Recovery.Kind, Window: r.cfg.Window, Limit: limit, Low: low, High: high}),
 	}
 }
@@ -94,7 +94,7 @@ func (s *selectiveSender) stop() {
 
 // deadline returns when tick must be called.
 func (s *selectiveSender) deadline() clock.Time {
-	if s.retry.rnrAt != clock.Never {
+	if s.req.retry.rnrAt != clock.Never {
 		return clock.Never
 	}
 	return clock.Min(s.rec.Deadline(), s.wake)
@@ -102,7 +102,7 @@ func (s *selectiveSender) deadline() clock.Time {
 
 // early reports whether the next packet must wait, because of Recovery.Rate.
 func (s *selectiveSender) early(now clock.Time) bool {
-	if s.cfg.Recovery.Rate == 0 || s.next <= now {
+	if s.req.cfg.Recovery.Rate == 0 || s.next <= now {
 		return false
 	}
 	s.wake = s.next
@@ -111,7 +111,7 @@ func (s *selectiveSender) early(now clock.Time) bool {
 
 // pace is called for a packet that is sent.
 func (s *selectiveSender) pace(now clock.Time, tx *wire.Packet) {
-	if rate := s.cfg.Recovery.Rate; rate > 0 {
+	if rate := s.req.cfg.Recovery.Rate; rate > 0 {
 		const headers = 50 // Ethernet without FCS, IPv4, UDP and ICRC, with the BTH
 		s.next = max(s.next, now).Add(time.Duration(int64(len(tx.Payload)+headers) * 8 * int64(time.Second) / rate))
 	}
@@ -120,48 +120,48 @@ func (s *selectiveSender) pace(now clock.Time, tx *wire.Packet) {
 // find returns the position in the send queue of the started work request to which psn belongs, and
 // the index of the packet in it.
 func (s *selectiveSender) find(psn wire.PSN) (pos, k uint32) {
-	n := sort.Search(s.sq.len(), func(i int) bool {
-		w := s.sq.at(s.sq.head + uint32(i))
-		return !w.started || s.offset(w.first) > s.offset(psn) && i > 0
+	n := sort.Search(s.req.sender.sq.len(), func(i int) bool {
+		w := s.req.sender.sq.at(s.req.sender.sq.head + uint32(i))
+		return !w.started || s.req.offset(w.first) > s.req.offset(psn) && i > 0
 	})
-	pos = s.sq.head + uint32(n-1)
-	return pos, uint32(psn-s.sq.at(pos).first) & max24
+	pos = s.req.sender.sq.head + uint32(n-1)
+	return pos, uint32(psn-s.req.sender.sq.at(pos).first) & max24
 }
 
 // pump sends what is lost, and then what is new, as far as window, fences and limits allow.
 func (s *selectiveSender) pump(now clock.Time, out *Actions) {
-	if s.state != verbs.StateRTS && s.state != verbs.StateSQD {
+	if s.req.state != verbs.StateRTS && s.req.state != verbs.StateSQD {
 		return
 	}
 	s.wake = clock.Never
-	for off := 0; s.retry.rnrAt == clock.Never && s.rec.Count(selective.Lost) > 0 && !s.early(now) && s.rec.MayRepeat(); {
+	for off := 0; s.req.retry.rnrAt == clock.Never && s.rec.Count(selective.Lost) > 0 && !s.early(now) && s.rec.MayRepeat(); {
 		at, n := s.rec.NextLost(off, int(s.part))
 		if n == 0 {
 			break
 		}
 		off = at + s.sendAgain(now, at, n, out)
 	}
-	for s.retry.rnrAt == clock.Never && s.sq.send != s.sq.tail && s.rec.Count(selective.Lost) == 0 {
-		w := s.sq.at(s.sq.send)
-		if !w.started && !s.startWQE(w) || w.status != verbs.Success || s.rec.Load() >= s.cfg.Window || s.early(now) {
+	for s.req.retry.rnrAt == clock.Never && s.req.sender.sq.send != s.req.sender.sq.tail && s.rec.Count(selective.Lost) == 0 {
+		w := s.req.sender.sq.at(s.req.sender.sq.send)
+		if !w.started && !s.req.startWQE(w) || w.status != verbs.Success || s.rec.Load() >= s.req.cfg.Window || s.early(now) {
 			break
 		}
 		if w.local() {
-			s.executeLocal(w, out)
+			s.req.sender.executeLocal(w, out)
 			continue
 		}
 		if !s.sendNew(now, w, out) {
 			break
 		}
 	}
-	if w := s.sq.at(s.sq.head); s.sq.len() > 0 && w.status != verbs.Success {
-		s.failOldest(w.status, w.code(), out)
+	if w := s.req.sender.sq.at(s.req.sender.sq.head); s.req.sender.sq.len() > 0 && w.status != verbs.Success {
+		s.req.sender.failOldest(w.status, w.code(), out)
 		return
 	}
-	if s.rec.Used() > 0 && s.retry.at == clock.Never && s.retry.rnrAt == clock.Never {
-		s.armTimer(now)
+	if s.rec.Used() > 0 && s.req.retry.at == clock.Never && s.req.retry.rnrAt == clock.Never {
+		s.req.armTimer(now)
 	}
-	if s.retry.rnrAt == clock.Never {
+	if s.req.retry.rnrAt == clock.Never {
 		s.rec.Resume(now)
 	}
 }
@@ -173,7 +173,7 @@ func (s *selectiveSender) sendNew(now clock.Time, w *sendWQE, out *Actions) bool
 	if w.op == verbs.OpRead {
 		k = w.askedFrom
 		n = min(s.part, w.packets-k)
-		if k > 0 && w.acked < k && s.rec.At(int(s.offset(w.first.Add(int(k-1))))).State != selective.Settled {
+		if k > 0 && w.acked < k && s.rec.At(int(s.req.offset(w.first.Add(int(k-1))))).State != selective.Settled {
 			return false
 		}
 	}
@@ -181,18 +181,18 @@ func (s *selectiveSender) sendNew(now clock.Time, w *sendWQE, out *Actions) bool
 		return false
 	}
 	psn := w.first.Add(int(k))
-	if !s.emit(now, s.sq.send, k, n, false, out) {
+	if !s.emit(now, s.req.sender.sq.send, k, n, false, out) {
 		w.status = verbs.LocProtErr
 		return true
 	}
-	s.maxPSN = psn.Add(int(n))
+	s.req.maxPSN = psn.Add(int(n))
 	if w.op == verbs.OpRead {
 		if w.askedFrom = k + n; w.askedFrom < w.packets {
 			return true
 		}
 	}
 	if w.sent++; w.sent >= w.requests() {
-		s.sq.send++
+		s.req.sender.sq.send++
 	}
 	return true
 }
@@ -200,8 +200,8 @@ func (s *selectiveSender) sendNew(now clock.Time, w *sendWQE, out *Actions) bool
 // sendAgain sends lost packets at the offsets [off, off+n) again: one request packet. It returns how
 // many offsets it has dealt with.
 func (s *selectiveSender) sendAgain(now clock.Time, off, n int, out *Actions) int {
-	pos, k := s.find(s.una.Add(off))
-	w := s.sq.at(pos)
+	pos, k := s.find(s.req.una.Add(off))
+	w := s.req.sender.sq.at(pos)
 	if w.status != verbs.Success {
 		return 1 // it fails when it is the oldest
 	}
@@ -227,7 +227,7 @@ func (s *selectiveSender) answering(w *sendWQE, first, end uint32) bool {
 		return true
 	}
 	for k := first; k < end; k++ {
-		if s.rec.At(int(s.offset(w.first.Add(int(k))))).State == selective.Settled {
+		if s.rec.At(int(s.req.offset(w.first.Add(int(k))))).State == selective.Settled {
 			return true
 		}
 	}
@@ -237,14 +237,14 @@ func (s *selectiveSender) answering(w *sendWQE, first, end uint32) bool {
 // emit sends packet k of the work request at position pos; for a READ, the request for the n
 // responses from number k on. It returns false if the memory may not be read.
 func (s *selectiveSender) emit(now clock.Time, pos, k, n uint32, again bool, out *Actions) bool {
-	w := s.sq.at(pos)
+	w := s.req.sender.sq.at(pos)
 	psn, last := w.first.Add(int(k)), k+1 == w.packets || w.answered()
-	tx := s.newPacket(out)
+	tx := s.req.newPacket(out)
 	switch {
 	case w.op == verbs.OpRead:
-		done := k * s.mtu
+		done := k * s.req.mtu
 		tx.BTH.Opcode = wire.RCReadRequest
-		tx.RETH = wire.RETH{VA: w.remote + uint64(done), RKey: w.rkey, Length: min(n*s.mtu, w.length-done)}
+		tx.RETH = wire.RETH{VA: w.remote + uint64(done), RKey: w.rkey, Length: min(n*s.req.mtu, w.length-done)}
 	case w.op == verbs.OpAtomicWrite:
 		w.buildAtomicWrite(tx, out)
 	case w.op == verbs.OpFlush:
@@ -252,10 +252,10 @@ func (s *selectiveSender) emit(now clock.Time, pos, k, n uint32, again bool, out
 	case w.answered():
 		w.buildAtomic(tx)
 	default:
-		sent, send := w.sent, s.sq.send
-		w.sent, s.sq.send = k, pos // what buildData builds
-		fault := s.buildData(w, tx, last, out)
-		w.sent, s.sq.send = sent, send
+		sent, send := w.sent, s.req.sender.sq.send
+		w.sent, s.req.sender.sq.send = k, pos // what buildData builds
+		fault := s.req.sender.buildData(w, tx, last, out)
+		w.sent, s.req.sender.sq.send = sent, send
 		if fault != mem.OK {
 			out.Tx = out.Tx[:len(out.Tx)-1]
 			return false
@@ -263,12 +263,12 @@ func (s *selectiveSender) emit(now clock.Time, pos, k, n uint32, again bool, out
 	}
 	tx.BTH.PSN = psn
 	s.pace(now, tx)
-	s.rec.Sending(now, int(s.offset(psn)), int(n), w.answered())
-	s.window.flight = s.rec.Load()
-	tx.BTH.AckReq = s.window.asksAck(last || again, s.cfg.AckEvery)
+	s.rec.Sending(now, int(s.req.offset(psn)), int(n), w.answered())
+	s.req.window.flight = s.rec.Load()
+	tx.BTH.AckReq = s.req.window.asksAck(last || again, s.req.cfg.AckEvery)
 	if again {
-		s.env.Counters.RetransPkts++
-		s.retransPkts++
+		s.req.env.Counters.RetransPkts++
+		s.req.retransPkts++
 	}
 	return true
 }
@@ -285,68 +285,68 @@ func (s *selectiveSender) tick(now clock.Time, out *Actions) {
 		if due {
 			code = reason.Timeout
 		}
-		s.noteRetry(now, code, s.rts.RetryCount, s.retry.left)
+		s.req.noteRetry(now, code, s.req.rts.RetryCount, s.req.retry.left)
 	}
 	s.pump(now, out)
 }
 
 // handle handles a response of the peer, with selective retransmission.
 func (s *selectiveSender) handle(now clock.Time, p *wire.Packet, out *Actions) {
-	off := s.offset(p.BTH.PSN)
+	off := s.req.offset(p.BTH.PSN)
 	selective := p.BTH.Opcode == wire.RCAck && p.AETH.Syndrome.IsSelective()
 	switch {
 	case selective:
-		s.saw(p.BTH.Opcode, "selective NAK")
-		s.env.Counters.PacketSeqErr++
+		s.req.saw(p.BTH.Opcode, "selective NAK")
+		s.req.env.Counters.PacketSeqErr++
 		s.holding(now, p)
-		if off <= s.offset(s.maxPSN) {
+		if off <= s.req.offset(s.req.maxPSN) {
 			s.rec.Executed(now, int(off))
 		}
-	case off >= s.offset(s.maxPSN):
-		s.saw(p.BTH.Opcode, "stale")
-		s.env.Counters.DuplicateAck++
+	case off >= s.req.offset(s.req.maxPSN):
+		s.req.saw(p.BTH.Opcode, "stale")
+		s.req.env.Counters.DuplicateAck++
 		return
 	case p.BTH.Opcode != wire.RCAck:
 		s.rec.Executed(now, int(off))
 		s.answer(now, p, int(off), out)
 	case p.AETH.Syndrome.IsAck():
-		s.sawAnswer(p.AETH.Syndrome)
+		s.req.sawAnswer(p.AETH.Syndrome)
 		s.rec.Executed(now, int(off)+1)
 	default:
 		s.rec.Executed(now, int(off))
 	}
 	s.settle(out, now)
-	if s.state == verbs.StateError {
+	if s.req.state == verbs.StateError {
 		return
 	}
 	if p.BTH.Opcode == wire.RCAck && !selective && !p.AETH.Syndrome.IsAck() {
 		s.refused(now, p, out)
 	}
-	if s.state != verbs.StateError && s.rec.Look(now) {
-		s.noteRetry(now, reason.SequenceNak, s.rts.RetryCount, s.retry.left)
+	if s.req.state != verbs.StateError && s.rec.Look(now) {
+		s.req.noteRetry(now, reason.SequenceNak, s.req.rts.RetryCount, s.req.retry.left)
 	}
 	s.pump(now, out)
-	s.window.flight = s.rec.Load()
-	s.checkDrained(out)
+	s.req.window.flight = s.rec.Load()
+	s.req.sender.checkDrained(out)
 }
 
 // settle completes what is settled, in the order of the PSNs.
 func (s *selectiveSender) settle(out *Actions, now clock.Time) {
 	moved := false
-	for s.state != verbs.StateError && s.rec.Advance(now) {
+	for s.req.state != verbs.StateError && s.rec.Advance(now) {
 		moved = true
-		w := s.sq.at(s.sq.head)
+		w := s.req.sender.sq.at(s.req.sender.sq.head)
 		w.acked++
-		s.una = s.una.Next()
+		s.req.una = s.req.una.Next()
 		if w.acked == w.packets {
-			s.completeSend(w, verbs.Success, reason.None, out)
+			s.req.sender.completeSend(w, verbs.Success, reason.None, out)
 		}
 	}
 	if moved {
-		wait := s.retry.rnrAt
-		s.progress()
-		if s.offset(s.notReady) < s.offset(s.maxPSN) { // not acknowledged: the wait goes on
-			s.retry.rnrAt = wait
+		wait := s.req.retry.rnrAt
+		s.req.progress()
+		if s.req.offset(s.notReady) < s.req.offset(s.req.maxPSN) { // not acknowledged: the wait goes on
+			s.req.retry.rnrAt = wait
 		}
 	}
 }
@@ -361,14 +361,14 @@ func (s *selectiveSender) holding(now clock.Time, p *wire.Packet) {
 	}
 	for i := range run + 1 {
 		psn := newest.Add(-i)
-		off := int(s.offset(psn))
+		off := int(s.req.offset(psn))
 		if off >= s.rec.Used() {
 			continue
 		}
 		n := 1
 		if s.rec.At(off).Response {
 			pos, k := s.find(psn)
-			if w := s.sq.at(pos); w.op == verbs.OpRead {
+			if w := s.req.sender.sq.at(pos); w.op == verbs.OpRead {
 				if k%s.part != 0 {
 					continue
 				}
@@ -383,38 +383,38 @@ func (s *selectiveSender) holding(now clock.Time, p *wire.Packet) {
 // order; what they carry is put at its place at once.
 func (s *selectiveSender) answer(now clock.Time, p *wire.Packet, off int, out *Actions) {
 	pos, k := s.find(p.BTH.PSN)
-	w := s.sq.at(pos)
+	w := s.req.sender.sq.at(pos)
 	if s.rec.At(off).State == selective.Settled {
-		s.saw(p.BTH.Opcode, "stale")
-		s.env.Counters.DuplicateAck++
+		s.req.saw(p.BTH.Opcode, "stale")
+		s.req.env.Counters.DuplicateAck++
 		return
 	}
 	data := p.Payload
 	switch {
 	case w.status != verbs.Success:
 		return
-	case !positive(p) || !w.fitsSelective(k, s.mtu, p):
-		s.saw(p.BTH.Opcode, "bad")
-		if pos == s.sq.head {
+	case !positive(p) || !w.fitsSelective(k, s.req.mtu, p):
+		s.req.saw(p.BTH.Opcode, "bad")
+		if pos == s.req.sender.sq.head {
 			s.cmp.badResponse(out)
 			return
 		}
-		s.env.Counters.BadResponse++
+		s.req.env.Counters.BadResponse++
 		w.status = verbs.BadRespErr // it fails when it is the oldest
 		return
 	case w.atomic():
-		data = s.scratch[:atomicSize]
+		data = s.req.scratch[:atomicSize]
 		binary.NativeEndian.PutUint64(data, p.AtomicAck)
 	}
-	if s.scatter(s.cfg.PD, s.sq.sgl(pos), k*s.mtu, data) != mem.OK {
-		s.saw(p.BTH.Opcode, "local")
+	if s.req.access.scatter(s.req.cfg.PD, s.req.sender.sq.sgl(pos), k*s.req.mtu, data) != mem.OK {
+		s.req.saw(p.BTH.Opcode, "local")
 		w.status = verbs.LocProtErr
-		if pos == s.sq.head {
-			s.failOldest(verbs.LocProtErr, reason.None, out)
+		if pos == s.req.sender.sq.head {
+			s.req.sender.failOldest(verbs.LocProtErr, reason.None, out)
 		}
 		return
 	}
-	s.saw(p.BTH.Opcode, "taken")
+	s.req.saw(p.BTH.Opcode, "taken")
 	s.rec.Answered(now, off)
 }
 
@@ -435,30 +435,30 @@ func (w *sendWQE) fitsSelective(k, mtu uint32, p *wire.Packet) bool {
 
 // refused handles a NAK that is no selective one.
 func (s *selectiveSender) refused(now clock.Time, p *wire.Packet, out *Actions) {
-	y, oldest := p.AETH.Syndrome, p.BTH.PSN == s.una
-	off := int(s.offset(p.BTH.PSN))
+	y, oldest := p.AETH.Syndrome, p.BTH.PSN == s.req.una
+	off := int(s.req.offset(p.BTH.PSN))
 	if off >= s.rec.Used() || s.rec.At(off).State == selective.Settled {
 		return
 	}
-	s.sawAnswer(y)
+	s.req.sawAnswer(y)
 	switch {
 	case y.IsRNR():
-		if s.retry.rnrAt != clock.Never {
-			s.env.Counters.DuplicateAck++
+		if s.req.retry.rnrAt != clock.Never {
+			s.req.env.Counters.DuplicateAck++
 			return
 		}
 		s.rec.Refused(off, 1)
 		s.rec.Pause()
 		s.notReady = p.BTH.PSN
 		if oldest {
-			s.receiverNotReady(now, y.Value(), out)
+			s.req.receiverNotReady(now, y.Value(), out)
 			return
 		}
 		// Responses before it are missing: this costs no retry, and neither does the ACK timer meanwhile.
-		s.rewind()
-		s.retry.rnrAt = now.Add(RNRDelay(y.Value()))
+		s.req.rewind()
+		s.req.retry.rnrAt = now.Add(RNRDelay(y.Value()))
 	case y == wire.NakPSNSequence: // of a peer that has gone back to go-back-N: no such peer was agreed on
-		s.env.Counters.DuplicateAck++
+		s.req.env.Counters.DuplicateAck++
 	case oldest:
 		s.cmp.fatalNak(y, out)
 	}

@@ -96,7 +96,7 @@ func (s *sender) buildData(w *sendWQE, tx *wire.Packet, last bool, out *Actions)
 		copy(tx.Payload, s.sq.data(s.sq.send)[off:])
 		return mem.OK
 	}
-	return s.gather(tx.Payload, s.sq.sgl(s.sq.send), off)
+	return s.access.gather(tx.Payload, s.sq.sgl(s.sq.send), off)
 }
 
 // completeSend removes the oldest work request, whether it was sent completely or not. A work

@@ -70,7 +70,7 @@ func init() { // a composite literal at the declaration would be an initializati
 
 // send starts work requests in the send queue and continues started ones.
 func (q *QP) send(now clock.Time, out *Actions) {
-	if q.svc.packet == nil {
+	if q.core.svc.packet == nil {
 		q.req.pump(now, out)
 	} else {
 		q.unr.send(now, out)
@@ -83,10 +83,10 @@ func (q *QP) handleRC(now clock.Time, p *wire.Packet, out *Actions) {
 	switch {
 	case !p.BTH.Opcode.Is(wire.OpResponse):
 		q.rsp.handle(now, p, out)
-	case q.state != verbs.StateRTR:
+	case q.core.state != verbs.StateRTR:
 		q.cmp.handle(now, p, out)
 	default:
-		q.saw(p.BTH.Opcode, "state")
+		q.core.saw(p.BTH.Opcode, "state")
 	}
 }
 
@@ -99,11 +99,11 @@ func opSet(ops ...verbs.WROpcode) (set uint32) {
 
 // Service returns the transport service as one of wire's Service constants, which are the top bits
 // of the opcodes.
-func (q *QP) Service() wire.Opcode { return q.svc.opcodes }
+func (q *QP) Service() wire.Opcode { return q.core.svc.opcodes }
 
 // Hears reports whether packets with an opcode may come to the queue pair: it is of the transport service,
 // and of the direction if the service has only one.
 func (q *QP) Hears(op wire.Opcode) bool {
-	s := q.svc
+	s := q.core.svc
 	return op.Service() == s.opcodes && (!s.oneWay || op.Is(wire.OpResponse) == s.requests)
 }

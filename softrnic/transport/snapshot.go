@@ -38,15 +38,15 @@ func (q *QP) Snapshot() Snapshot {
 	s := Snapshot{
 		QPAttr: q.Query(), Una: r.una, Sent: r.maxPSN, InFlight: r.window.flight, Window: r.window.size, MaxWindow: r.window.limit,
 		Retries: r.retry.left, RNRRetries: r.retry.rnrLeft, Waits: r.retry.rnrAt != clock.Never,
-		Totals: q.notes.Totals, Notes: q.notes.All(),
+		Totals: q.core.notes.Totals, Notes: q.core.notes.All(),
 	}
 	if r.sel != nil {
 		s.Recovery, s.Ahead, s.InFlight = r.sel.rec.Kind().String(), r.sel.rec.Limit(), r.sel.rec.Load()
 	}
-	if r.sq.len() > 0 {
-		s.Oldest = r.request(r.sq.head)
+	if r.sender.sq.len() > 0 {
+		s.Oldest = r.sender.request(r.sender.sq.head)
 	}
-	if end, ok := q.notes.End(); ok {
+	if end, ok := q.core.notes.End(); ok {
 		s.End = &end
 	}
 	return s

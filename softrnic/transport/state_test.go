@@ -38,7 +38,7 @@ func TestIllegalTransitions(t *testing.T) {
 			for on, call := range calls {
 				s := newSide(t, "a", 1, 64, Config{QPN: 0x11, Type: of})
 				bringTo(t, s, from)
-				want, wantErr := next(s.qp.svc.states, from, on)
+				want, wantErr := next(s.qp.core.svc.states, from, on)
 				err := call(s.qp, &s.out)
 				var te *transitionError
 				if (err != nil) != (wantErr != nil) || (err != nil && (!errors.As(err, &te) || !errors.Is(err, verbs.ErrState))) {
@@ -155,7 +155,7 @@ func TestAttributeDefaults(t *testing.T) {
 	s := newSide(t, "a", 1, 64, Config{QPN: 0x11})
 	bringTo(t, s, verbs.StateRTS)
 	q := s.qp.Query()
-	if q.Init != s.qp.init || q.RTR != s.qp.rtr || q.QPN != s.qp.Num() || q.Type != verbs.RC {
+	if q.Init != s.qp.core.init || q.RTR != s.qp.core.rtr || q.QPN != s.qp.Num() || q.Type != verbs.RC {
 		t.Errorf("query and accessors differ: %+v", q)
 	}
 	if q.RTR.MaxDestRdAtomic != 16 || q.RTR.HopLimit != 64 || q.RTS.MaxRdAtomic != 16 {

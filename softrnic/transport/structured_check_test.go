@@ -20,12 +20,12 @@ func (p *play) check() {
 	switch s.qp.State() {
 	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE:
 		p.checkOwed(fail)
-		if s.qp.svc.packet == nil {
+		if s.qp.core.svc.packet == nil {
 			p.checkFlight(fail)
 		}
 	case verbs.StateError:
-		if q := s.qp; q.req.sq.len() > 0 || len(q.rsp.answers.owed) > 0 || q.rcv.rq.len() > 0 && q.rcv.flushAt == clock.Never {
-			fail("%d sends, %d answers, %d receives are left", q.req.sq.len(), len(q.rsp.answers.owed), q.rcv.rq.len())
+		if q := s.qp; q.req.sender.sq.len() > 0 || len(q.rsp.answers.owed) > 0 || q.rcv.rq.len() > 0 && q.rcv.flushAt == clock.Never {
+			fail("%d sends, %d answers, %d receives are left", q.req.sender.sq.len(), len(q.rsp.answers.owed), q.rcv.rq.len())
 		}
 		if q := s.qp; q.Deadline() != q.rcv.flushAt {
 			fail("a timer runs for %v", q.Deadline())
@@ -36,11 +36,11 @@ func (p *play) check() {
 // checkOutput checks the bounds of the packets that a step sends.
 func (p *play) checkOutput(fail func(string, ...any)) {
 	s := p.s
-	if n := len(s.out.Tx); n > 4*s.qp.cfg.Window+maxOwed(4) {
+	if n := len(s.out.Tx); n > 4*s.qp.core.cfg.Window+maxOwed(4) {
 		fail("%d packets in one step", n)
 	}
 	for i := range s.out.Tx {
-		if n := len(s.out.Tx[i].Packet.Payload); n > 1024 || s.qp.cfg.Type != verbs.UD && n > fuzzMTU {
+		if n := len(s.out.Tx[i].Packet.Payload); n > 1024 || s.qp.core.cfg.Type != verbs.UD && n > fuzzMTU {
 			fail("%d bytes of payload", n)
 		}
 	}
@@ -54,7 +54,7 @@ func (p *play) checkCompletions(fail func(string, ...any)) {
 		if wc[0].ID <= p.sendDone || wc[0].ID > p.sendID {
 			fail("send %d is completed after %d of %d", wc[0].ID, p.sendDone, p.sendID)
 		}
-		if wc[0].Status == verbs.WRFlushErr && p.s.qp.cfg.SignalAll && wc[0].ID != p.sendDone+1 {
+		if wc[0].Status == verbs.WRFlushErr && p.s.qp.core.cfg.SignalAll && wc[0].ID != p.sendDone+1 {
 			fail("send %d is flushed after %d", wc[0].ID, p.sendDone)
 		}
 		p.sendDone = wc[0].ID
@@ -67,14 +67,14 @@ func (p *play) checkCompletions(fail func(string, ...any)) {
 	}
 	q := p.s.qp
 	queued := uint64(q.rcv.rq.len())
-	if q.cfg.SRQ != nil {
-		queued += uint64(q.cfg.SRQ.rq.len())
+	if q.core.cfg.SRQ != nil {
+		queued += uint64(q.core.cfg.SRQ.rq.len())
 	}
 	if p.recvDone+queued != p.recvID {
 		fail("%d receives posted, %d completed, %d queued", p.recvID, p.recvDone, queued)
 	}
-	if q.cfg.SignalAll && p.sendDone+uint64(q.req.sq.len()) != p.sendID {
-		fail("%d sends posted, %d completed, %d queued", p.sendID, p.sendDone, q.req.sq.len())
+	if q.core.cfg.SignalAll && p.sendDone+uint64(q.req.sender.sq.len()) != p.sendID {
+		fail("%d sends posted, %d completed, %d queued", p.sendID, p.sendDone, q.req.sender.sq.len())
 	}
 }
 
@@ -100,8 +100,8 @@ func (p *play) checkFlight(fail func(string, ...any)) {
 	q := &p.s.qp.req
 	flight, reads := 0, 0
 	next := q.una
-	for pos := q.sq.head; pos != q.sq.tail; pos++ {
-		w := q.sq.at(pos)
+	for pos := q.sender.sq.head; pos != q.sender.sq.tail; pos++ {
+		w := q.sender.sq.at(pos)
 		if !w.started {
 			break
 		}
@@ -114,14 +114,14 @@ func (p *play) checkFlight(fail func(string, ...any)) {
 			reads++
 		}
 	}
-	if q.window.flight != flight || q.reads != reads {
-		fail("flight %d and %d READs and atomics, the work requests say %d and %d", q.window.flight, q.reads, flight, reads)
+	if q.window.flight != flight || q.sender.reads != reads {
+		fail("flight %d and %d READs and atomics, the work requests say %d and %d", q.window.flight, q.sender.reads, flight, reads)
 	}
 	if q.window.size > q.cfg.Window || q.window.size < 0 {
 		fail("window %d of %d", q.window.size, q.cfg.Window)
 	}
-	if q.offset(q.maxPSN) > q.offset(q.nextPSN) || q.offset(q.nextPSN) > maxOutstandingPSNs {
-		fail("una %v, maxPSN %v, nextPSN %v", q.una, q.maxPSN, q.nextPSN)
+	if q.offset(q.maxPSN) > q.offset(q.sender.nextPSN) || q.offset(q.sender.nextPSN) > maxOutstandingPSNs {
+		fail("una %v, maxPSN %v, nextPSN %v", q.una, q.maxPSN, q.sender.nextPSN)
 	}
 	timer := q.retry.at != clock.Never || q.retry.rnrAt != clock.Never || q.rts.Timeout == 0
 	if flight > 0 && !timer && p.s.qp.State() != verbs.StateRTR {

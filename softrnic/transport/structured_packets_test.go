@@ -115,8 +115,8 @@ func (p *play) answer() wire.Packet {
 		}
 		return pkt
 	}
-	w := q.sq.at(q.sq.head)
-	if q.sq.len() == 0 || !w.started || !w.answered() {
+	w := q.sender.sq.at(q.sender.sq.head)
+	if q.sender.sq.len() == 0 || !w.started || !w.answered() {
 		return pkt
 	}
 	pkt.BTH.PSN = q.una

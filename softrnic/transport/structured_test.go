@@ -255,7 +255,7 @@ func (p *play) lifecycle() {
 			p.check()
 			must(p.t, s.qp.ToReset())
 			p.sendDone, p.recvDone = p.sendID, p.recvID
-			if srq := s.qp.cfg.SRQ; srq != nil {
+			if srq := s.qp.core.cfg.SRQ; srq != nil {
 				p.recvDone -= uint64(srq.rq.len())
 			}
 			p.connect()

@@ -73,7 +73,7 @@ func (t *torn) settleWrite() {
 		return
 	}
 	t.kind = notTorn
-	if dst, ok := t.remote(t.rkey, t.va, uint32(len(t.buf)), verbs.RemoteWrite); ok {
+	if dst, ok := t.access.remote(t.rkey, t.va, uint32(len(t.buf)), verbs.RemoteWrite); ok {
 		_, part := parts(t.plan, len(t.buf))
 		dst.Write(t.buf[part[0]:part[1]], part[0]) // fails if the memory was unmapped; then there is nothing to write to
 	}

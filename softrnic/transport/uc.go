@@ -17,26 +17,26 @@ func (u *unreliableSender) startUC(w *sendWQE) {
 	if w.local() {
 		return
 	}
-	if w.flags&verbs.Inline == 0 && u.checkSGL(u.sq.sgl(u.sq.send), false) != mem.OK {
+	if w.flags&verbs.Inline == 0 && u.sender.access.checkSGL(u.sender.sq.sgl(u.sender.sq.send), false) != mem.OK {
 		w.status = verbs.LocProtErr
 	}
-	w.packets = packetsOf(w.length, u.mtu)
+	w.packets = packetsOf(w.length, u.sender.mtu)
 }
 
 // packetUC sends the next packet of w, the oldest work request. With its last packet, w completes.
 func (u *unreliableSender) packetUC(w *sendWQE, out *Actions) {
-	tx := u.newPacket(out)
+	tx := u.sender.newPacket(out)
 	last := w.sent+1 == w.packets
-	if u.buildData(w, tx, last, out) != mem.OK {
+	if u.sender.buildData(w, tx, last, out) != mem.OK {
 		w.status = verbs.LocProtErr // the region was deregistered during the message
 		out.Tx = out.Tx[:len(out.Tx)-1]
 		return
 	}
 	tx.BTH.Opcode |= wire.ServiceUC
-	tx.BTH.PSN = u.nextPSN
-	u.nextPSN = u.nextPSN.Next()
+	tx.BTH.PSN = u.sender.nextPSN
+	u.sender.nextPSN = u.sender.nextPSN.Next()
 	if w.sent++; last {
-		u.completeSend(w, verbs.Success, reason.None, out)
+		u.sender.completeSend(w, verbs.Success, reason.None, out)
 	}
 }
 

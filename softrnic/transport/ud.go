@@ -26,35 +26,35 @@ func checkDatagram(wr *verbs.SendWR) error {
 // packetUD sends w, the oldest work request, and completes it. A datagram that is longer than the
 // MTU of the port completes with success, but is not sent (C10-93.1.1).
 func (u *unreliableSender) packetUD(w *sendWQE, out *Actions) {
-	if w.length > u.mtu {
-		u.env.Counters.TooLong++
-		u.completeSend(w, verbs.Success, reason.None, out)
+	if w.length > u.sender.mtu {
+		u.sender.env.Counters.TooLong++
+		u.sender.completeSend(w, verbs.Success, reason.None, out)
 		return
 	}
-	tx := u.newPacket(out)
+	tx := u.sender.newPacket(out)
 	tx.BTH.Opcode = wire.UDSendOnly
 	if w.op == verbs.OpSendImm {
 		tx.BTH.Opcode, tx.ImmDt = wire.UDSendOnlyImm, w.imm
 	}
-	tx.BTH.DestQP, tx.BTH.PSN = w.to.qpn, u.nextPSN
+	tx.BTH.DestQP, tx.BTH.PSN = w.to.qpn, u.sender.nextPSN
 	tx.BTH.Solicited = w.flags&verbs.Solicited != 0
-	tx.DETH = wire.DETH{QKey: w.to.qkey, SrcQP: u.cfg.QPN}
+	tx.DETH = wire.DETH{QKey: w.to.qkey, SrcQP: u.sender.cfg.QPN}
 	if w.to.qkey&verbs.ControlledQKey != 0 {
-		tx.DETH.QKey = u.init.QKey
+		tx.DETH.QKey = u.sender.init.QKey
 	}
 	out.Tx[len(out.Tx)-1].AH = w.to.ah
 	if w.length > 0 {
 		tx.Payload = out.alloc(int(w.length))
 		if w.flags&verbs.Inline != 0 {
-			copy(tx.Payload, u.sq.data(u.sq.send))
-		} else if u.gather(tx.Payload, u.sq.sgl(u.sq.send), 0) != mem.OK {
+			copy(tx.Payload, u.sender.sq.data(u.sender.sq.send))
+		} else if u.sender.access.gather(tx.Payload, u.sender.sq.sgl(u.sender.sq.send), 0) != mem.OK {
 			w.status = verbs.LocProtErr
 			out.Tx = out.Tx[:len(out.Tx)-1]
 			return
 		}
 	}
-	u.nextPSN = u.nextPSN.Next()
-	u.completeSend(w, verbs.Success, reason.None, out)
+	u.sender.nextPSN = u.sender.nextPSN.Next()
+	u.sender.completeSend(w, verbs.Success, reason.None, out)
 }
 
 // HandleDatagram handles a received datagram of UD. ip is the IP header of the packet, 20 or 40
@@ -99,7 +99,7 @@ func (r *responder) datagram(p *wire.Packet, ip []byte, out *Actions) {
 	clear(grh[:])
 	copy(grh[len(grh)-min(len(ip), len(grh)):], ip)
 	sgl := r.rcv.sgl()
-	if r.scatter(r.rcv.pd, sgl, 0, grh[:]) != mem.OK || r.scatter(r.rcv.pd, sgl, verbs.GRHLen, p.Payload) != mem.OK {
+	if r.access.scatter(r.rcv.pd, sgl, 0, grh[:]) != mem.OK || r.access.scatter(r.rcv.pd, sgl, verbs.GRHLen, p.Payload) != mem.OK {
 		r.sawVerdict(p.BTH.Opcode, refuseLocal)
 		r.refuseSilently(refuseLocal, p, info, out)
 		return

@@ -223,7 +223,7 @@ func TestDatagramBursts(t *testing.T) {
 	for range 128 {
 		post(t, a, datagramTo(a, a, 8))
 	}
-	a.qp.cfg.Window = 50
+	a.qp.core.cfg.Window = 50
 	if err := a.qp.ResumeRTS(0, &a.out); err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestUDLikeRxe(t *testing.T) {
 				t.Fatalf("%d packets in the capture", len(want))
 			}
 			a, b := newUD(t, "a", 1, testQKey), newUD(t, "b", 2, testQKey)
-			a.qp.req.nextPSN = want[0].pkt.BTH.PSN
+			a.qp.req.sender.nextPSN = want[0].pkt.BTH.PSN
 			for i := range want {
 				p := &want[i].pkt
 				wr := datagramTo(b, a, c.sizes[i])

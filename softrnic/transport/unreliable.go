@@ -9,7 +9,7 @@ import (
 // unreliableSender sends for UC and UD. A work request completes when its last packet is in
 // Actions. The sender does not notice if a packet is lost.
 type unreliableSender struct {
-	*sender
+	sender *sender
 	// at is when send must be called again because a step reached its limit of packets.
 	at clock.Time
 }
@@ -40,14 +40,14 @@ func (u *unreliableSender) send(now clock.Time, out *Actions) {
 			u.at = now
 			return
 		default:
-			if at, wait := s.mustPause(now); wait {
+			if at, wait := mustPause(s.cfg.Flow, now); wait {
 				u.at = at
 				return
 			}
 			budget--
 			before := len(out.Tx)
 			s.svc.packet(u, w, out)
-			s.charge(now, before, out)
+			charge(s.cfg.Flow, now, before, out)
 		}
 		if w.status != verbs.Success {
 			u.fail(w, out)
@@ -59,13 +59,13 @@ func (u *unreliableSender) send(now clock.Time, out *Actions) {
 // fail completes w, the oldest work request, with its error status and flushes the others. The send
 // queue then stays in SQE until ResumeRTS; receiving continues (IBTA 10.3.1/sqe).
 func (u *unreliableSender) fail(w *sendWQE, out *Actions) {
-	to, err := next(u.svc.states, u.state, evSendFault)
+	to, err := next(u.sender.svc.states, u.sender.state, evSendFault)
 	if err != nil {
-		panic("transport: a send failed in a state that does not send: " + u.state.String())
+		panic("transport: a send failed in a state that does not send: " + u.sender.state.String())
 	}
-	u.state = to
-	u.at, u.draining = clock.Never, false
-	u.flushed = reason.AfterFailure
-	u.completeSend(w, w.status, u.noteFailure(w.status, w.code()), out)
-	u.flush(out)
+	u.sender.state = to
+	u.at, u.sender.draining = clock.Never, false
+	u.sender.flushed = reason.AfterFailure
+	u.sender.completeSend(w, w.status, u.sender.noteFailure(w.status, w.code()), out)
+	u.sender.flush(out)
 }

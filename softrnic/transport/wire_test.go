@@ -62,18 +62,18 @@ func (w *badWire) take(s, peer *side) {
 			w.past = append(w.past[max(0, len(w.past)-maxPast+1):], flying{to: peer, pkt: p})
 		}
 		if w.r.Float64() < w.loss {
-			peer.qp.saw(p.BTH.Opcode, "lost")
+			peer.qp.core.saw(p.BTH.Opcode, "lost")
 			continue
 		}
 		copies := 1
 		if w.r.Float64() < w.duplicate {
-			peer.qp.saw(p.BTH.Opcode, "duplicated")
+			peer.qp.core.saw(p.BTH.Opcode, "duplicated")
 			copies = 2
 		}
 		for range copies {
 			at := w.now.Add(wireDelay)
 			if w.r.Float64() < w.hinder {
-				peer.qp.saw(p.BTH.Opcode, "delayed")
+				peer.qp.core.saw(p.BTH.Opcode, "delayed")
 				at = at.Add(time.Duration(w.r.Int64N(int64(hinderDelay))))
 			}
 			w.n++
@@ -87,7 +87,7 @@ func (w *badWire) take(s, peer *side) {
 func (w *badWire) step(a, b *side, until clock.Time) bool {
 	if len(w.past) > 0 && w.r.Float64() < w.old {
 		f := w.past[w.r.IntN(len(w.past))]
-		f.to.qp.saw(f.pkt.BTH.Opcode, "duplicated")
+		f.to.qp.core.saw(f.pkt.BTH.Opcode, "duplicated")
 		f.to.qp.Handle(w.now, &f.pkt, &f.to.out)
 	}
 	w.take(a, b)

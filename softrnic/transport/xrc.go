@@ -64,6 +64,6 @@ func (x *executor) checkSRQ(p *wire.Packet) verdict {
 	case x.msg != noMessage && s != x.rcv.srq:
 		return refuseSRQ
 	}
-	x.rcv.srq, x.rcv.pd, x.guests = s, s.pd, s.pd
+	x.rcv.srq, x.rcv.pd, x.access.guests = s, s.pd, s.pd
 	return pass
 }
