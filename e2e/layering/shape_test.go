@@ -8,7 +8,6 @@ import (
 	"go/token"
 	"go/types"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -22,11 +21,6 @@ const (
 	// maxDepth bounds how deep types with methods of one package embed each other.
 	maxDepth = 1
 )
-
-// offenders is the file with the types and functions that break a rule of shapes today. It only
-// shrinks: the test fails for a line that is no longer true. `go test ./e2e/layering -write` takes
-// such lines out, and never adds one.
-const offenders = "testdata/offenders.txt"
 
 // shapes returns what breaks a rule, as lines "rule package.Name", of one package without its tests.
 // It knows the types of this package alone, so it needs no other.
@@ -146,31 +140,8 @@ func TestCallsSayWhereTheyGo(t *testing.T) {
 	}
 	slices.Sort(found)
 	found = slices.Compact(found) // files for several systems may have one function each
-	b, err := os.ReadFile(offenders)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listed := slices.Collect(strings.Lines(string(b)))
-	for i, l := range listed {
-		listed[i] = strings.TrimSpace(l)
-	}
 	for _, x := range found {
-		if !slices.Contains(listed, x) {
-			t.Error(advice(x))
-		}
-	}
-	left := slices.DeleteFunc(slices.Clone(listed), func(l string) bool { return !slices.Contains(found, l) })
-	switch {
-	case len(left) == len(listed):
-	case *write:
-		if err := os.WriteFile(offenders, []byte(strings.Join(left, "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Errorf("%d lines of %s are no longer true; run: go test ./e2e/layering -write", len(listed)-len(left), offenders)
-	}
-	if !slices.IsSorted(listed) {
-		t.Errorf("%s is not sorted", offenders)
+		t.Error(advice(x))
 	}
 }
 

@@ -31,7 +31,7 @@ func TestPerfContend(t *testing.T) {
 				}
 			})
 			cfg := perf.Config{Test: perf.Contend, OneWord: perf.OneWord{Clients: clients}, Iters: iters, To: server}
-			before := e.rack.Host("cn0").Engine().Objects()
+			before := e.rack.Host("cn0").Engine().Tables.Objects()
 			e.client("cn0", "contend", e.soakClient("cn0", cfg, &res))
 			if err := e.run(); err != nil {
 				return err
@@ -39,7 +39,7 @@ func TestPerfContend(t *testing.T) {
 			if n := h.Counters().RxAtomicRequests; n != iters {
 				return fmt.Errorf("the server executed %d CAS, want %d", n, iters)
 			}
-			if after := e.rack.Host("cn0").Engine().Objects(); after != before {
+			if after := e.rack.Host("cn0").Engine().Tables.Objects(); after != before {
 				return fmt.Errorf("the client left %+v, before %+v", after, before)
 			}
 			return nil

@@ -73,7 +73,7 @@ func (h *Host) Deadline() clock.Time { return h.eng.Deadline() }
 // look is called after each step of the NIC. If the NIC's Activity has changed, it checks the
 // conditions of waiting threads.
 func (h *Host) look() {
-	if a := h.eng.Activity(); a != h.activity {
+	if a := h.eng.Events.Activity(); a != h.activity {
 		h.activity = a
 		h.ask()
 	}
@@ -142,7 +142,7 @@ func (h *Host) Inject(d fault.Dir, frame []byte, rules []string) {
 
 // tear applies the host's fault rule of kind fault.Tear, if there is one, to the NIC's memory.
 func (h *Host) tear() {
-	t := h.eng.Mem()
+	t := h.eng.Tables.Mem()
 	if t == nil {
 		return
 	}
@@ -220,7 +220,7 @@ func (h *Host) Reboot() error {
 		return err
 	}
 	h.eng.Down(h.net().Now())
-	h.eng, h.activity, h.crashed = eng, eng.Activity(), false
+	h.eng, h.activity, h.crashed = eng, eng.Events.Activity(), false
 	h.tear()
 	h.charge()
 	h.powerCycle()

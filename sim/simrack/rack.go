@@ -314,7 +314,7 @@ func (h *Host) charge() {
 
 // locate returns the memory that a request names, or false if there is none. It is a cost.Memory.
 func (h *Host) locate(rkey uint32, va uint64, n int) ([]byte, bool) {
-	t := h.eng.Mem()
+	t := h.eng.Tables.Mem()
 	if t == nil {
 		return nil, false
 	}

@@ -32,7 +32,7 @@ func (p *costs) restart(e *engine.Engine) {
 		return
 	}
 	p.nic = paced.NewNIC(p.model, func(rkey uint32, va uint64, n int) ([]byte, bool) {
-		if t := e.Mem(); t != nil {
+		if t := e.Tables.Mem(); t != nil {
 			return t.Locate(rkey, va, n)
 		}
 		return nil, false

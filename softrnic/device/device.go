@@ -80,7 +80,7 @@ func Open(cfg Config) (*Device, error) {
 	d := &Device{
 		core: core{
 			clock: cfg.Clock, link: link{port: cfg.Port, waiter: cfg.Waiter}, e: e, second: secondNIC{nic: cfg.Second},
-			waiters: waiters{seen: e.Activity()}, ending: ending{tell: cfg.Broken},
+			waiters: waiters{seen: e.Events.Activity()}, ending: ending{tell: cfg.Broken},
 		},
 		done: make(chan struct{}),
 	}

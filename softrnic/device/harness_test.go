@@ -136,9 +136,9 @@ func (n *node) one(t testing.TB) verbs.WC {
 
 func isClosed(err error) bool { return errors.Is(err, verbs.ErrClosed) }
 
-func listing(e *engine.Engine) { _, _ = e.Listing().QPAttrs(), e.Objects() }
+func listing(e *engine.Engine) { _, _ = e.Listing().QPAttrs(), e.Tables.Objects() }
 
 func objects(d *Device) (o engine.Objects) {
-	d.With(func(e *engine.Engine) { o = e.Objects() })
+	d.With(func(e *engine.Engine) { o = e.Tables.Objects() })
 	return o
 }

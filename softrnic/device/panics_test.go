@@ -23,7 +23,7 @@ var panicking = map[string]func(d *Device){
 	"condition": func(d *Device) {
 		go func() { _ = d.turns.await(badCondition{}, clock.Never) }()
 		for {
-			d.With(func(e *engine.Engine) { e.Notify() })
+			d.With(func(e *engine.Engine) { e.Events.Notify() })
 			if d.Err() != nil {
 				return
 			}
@@ -88,7 +88,7 @@ func TestPanicEndsTheNICAlone(t *testing.T) {
 				t.Errorf("a post to the NIC that has ended: %v", err)
 			}
 			d[1].With(func(e *engine.Engine) {
-				if !e.IsUp() {
+				if !e.Tables.IsUp() {
 					t.Error("the other NIC has ended, too")
 				}
 			})

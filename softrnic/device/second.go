@@ -112,7 +112,7 @@ func (s SecondDriver) Leave() {
 	defer c.leaveSafely()
 	c.second.tick(c.entered, &c.out)
 	if c.second.changed() {
-		c.e.Notify()
+		c.e.Events.Notify()
 	}
 }
 

@@ -82,7 +82,7 @@ func (c *core) tick(now clock.Time) {
 	}
 	c.second.tick(now, &c.out)
 	if c.second.changed() {
-		c.e.Notify()
+		c.e.Events.Notify()
 	}
 }
 
@@ -133,7 +133,7 @@ func (c *core) handle(now clock.Time, frames []packetio.Frame) {
 		c.second.endBatch(c.clock.Now(), &c.out)
 	}
 	if c.second.changed() {
-		c.e.Notify()
+		c.e.Events.Notify()
 	}
 }
 
@@ -153,16 +153,16 @@ func (c *core) end(now clock.Time) {
 	c.e.Down(now)
 	c.second.down()
 	c.egress.clear(now)
-	c.e.Notify() // even if the NIC was already down
+	c.e.Events.Notify() // even if the NIC was already down
 }
 
 // notify wakes the waiters whose condition is true, if the engine's Activity has changed since the
 // last check. It reports whether it woke any.
 func (c *core) notify() bool {
-	if c.waiters.seen == c.e.Activity() {
+	if c.waiters.seen == c.e.Events.Activity() {
 		return false
 	}
-	c.waiters.seen = c.e.Activity()
+	c.waiters.seen = c.e.Events.Activity()
 	if c.ending.tell != nil {
 		defer c.catch()
 	}

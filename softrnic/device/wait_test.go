@@ -39,7 +39,7 @@ func TestPatientThreadsDoNotPoll(t *testing.T) {
 				t.Errorf("patient %v: the thread polls: %v", c.patient, d[0].turns.spinner)
 			}
 			c.yes = true
-			d[0].core.e.Notify()
+			d[0].core.e.Events.Notify()
 		})
 		select {
 		case err := <-ended:
@@ -60,7 +60,7 @@ func TestAPatientThreadBeginsWithoutPolling(t *testing.T) {
 		d[0].core.enter()
 		if waits = len(d[0].core.waiters.list) == 1; waits {
 			c.yes = true
-			d[0].core.e.Notify()
+			d[0].core.e.Events.Notify()
 		}
 		if d[0].turns.spinner {
 			t.Error("the thread polls")

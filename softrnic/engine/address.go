@@ -20,7 +20,7 @@ const (
 
 // port is the NIC's port: its state, its addresses, and the routes to other addresses.
 type port struct {
-	cfg      Config
+	cfg      *Config
 	linkDown bool
 	disabled bool
 	// shrunk is true once the MTU has fallen: then the packets of connected queue pairs may not fit.

@@ -20,17 +20,17 @@ func (e *Engine) CreateAH(pd *PD, a verbs.AHAttr) (*AH, error) {
 	if err := alive(op, pd.dead); err != nil {
 		return nil, err
 	}
-	if len(e.ahs) >= e.cfg.Limits.AHs {
-		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d address handles exist", len(e.ahs))
+	if len(e.Tables.ahs) >= e.cfg.Limits.AHs {
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d address handles exist", len(e.Tables.ahs))
 	}
-	r, err := e.routeTo(op, a, e.activeMTU())
+	r, err := e.Port.routeTo(op, a, e.Port.activeMTU())
 	if err != nil {
 		return nil, err
 	}
-	for e.nextAH++; e.ahs[e.nextAH] != nil || e.nextAH == 0; e.nextAH++ { // ends, because there are fewer handles than numbers
+	for e.Tables.nextAH++; e.Tables.ahs[e.Tables.nextAH] != nil || e.Tables.nextAH == 0; e.Tables.nextAH++ { // ends, because there are fewer handles than numbers
 	}
-	ah := &AH{e: e, pd: pd, num: e.nextAH, route: r}
-	e.ahs[ah.num] = ah
+	ah := &AH{e: e, pd: pd, num: e.Tables.nextAH, route: r}
+	e.Tables.ahs[ah.num] = ah
 	pd.ahs++
 	return ah, nil
 }
@@ -45,14 +45,14 @@ func (a *AH) Destroy() error {
 	}
 	a.dead = true
 	a.pd.ahs--
-	delete(a.e.ahs, a.num)
+	delete(a.e.Tables.ahs, a.num)
 	return nil
 }
 
 // checkAH refuses a work request whose address handle does not belong to the queue pair's
 // protection domain.
 func (q *QP) checkAH(ah verbs.AH) error {
-	if a := q.e.ahs[ah.Handle()]; a == nil || a.pd != q.pd {
+	if a := q.e.Tables.ahs[ah.Handle()]; a == nil || a.pd != q.pd {
 		return verbs.Errorf("post send", verbs.ErrInvalid, "no address handle %d in the protection domain of the queue pair", ah.Handle())
 	}
 	return nil

@@ -250,8 +250,8 @@ func (n *anyNIC) post(r *rand.Rand, now clock.Time, peer *anyNIC) {
 func (n *anyNIC) check(t *testing.T, now clock.Time) {
 	t.Helper()
 	refs, shares := map[*CQ]int{}, map[*SRQ]int{}
-	for _, q := range n.e.order {
-		if q.dead || n.e.qps[q.Num()] != q {
+	for _, q := range n.e.Tables.order {
+		if q.dead || n.e.Tables.qps[q.Num()] != q {
 			t.Fatalf("queue pair %#x is listed and not alive", q.Num())
 		}
 		if at := q.q.Deadline(); at != q.keyed && !q.touched {
@@ -268,17 +268,17 @@ func (n *anyNIC) check(t *testing.T, now clock.Time) {
 			t.Fatalf("%d sends queued in the error state", a.SendQueued)
 		}
 	}
-	for _, c := range n.e.cqs {
+	for _, c := range n.e.Tables.cqs {
 		if c.refs != refs[c] || c.q.Len() > c.q.Cap() || c.overflowed {
 			t.Fatalf("CQ %d: %d uses, want %d; %d of %d entries", c.ID(), c.refs, refs[c], c.q.Len(), c.q.Cap())
 		}
 	}
-	for _, s := range n.e.srqs {
+	for _, s := range n.e.Tables.srqs {
 		if s.refs != shares[s] {
 			t.Fatalf("SRQ %d: %d uses, want %d", s.num, s.refs, shares[s])
 		}
 	}
-	if n.e.IsUp() != (n.e.env != nil) {
+	if n.e.Tables.IsUp() != (n.e.Tables.env != nil) {
 		t.Fatal("up without tables")
 	}
 }
@@ -287,16 +287,16 @@ func (n *anyNIC) check(t *testing.T, now clock.Time) {
 func (n *anyNIC) checkMemory(t *testing.T) {
 	t.Helper()
 	refs, used := map[*DM]int{}, 0
-	for m := range n.e.mrs {
+	for m := range n.e.Tables.mrs {
 		refs[m.dm]++
 	}
-	for d := range n.e.dms {
+	for d := range n.e.Tables.dms {
 		if used += d.Len(); d.refs != refs[d] {
 			t.Fatalf("device memory: %d uses, want %d", d.refs, refs[d])
 		}
 	}
-	if used != n.e.dmUsed {
-		t.Fatalf("%d bytes of device memory in use, counted %d", used, n.e.dmUsed)
+	if used != n.e.Tables.dmUsed {
+		t.Fatalf("%d bytes of device memory in use, counted %d", used, n.e.Tables.dmUsed)
 	}
 }
 
@@ -375,8 +375,8 @@ func anyOrder(t *testing.T, seed uint64) {
 		}
 	}
 	for _, x := range n {
-		for x.e.IsUp() && len(x.e.order) > 0 {
-			if err := x.e.order[0].Destroy(); err != nil {
+		for x.e.Tables.IsUp() && len(x.e.Tables.order) > 0 {
+			if err := x.e.Tables.order[0].Destroy(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -100,7 +100,7 @@ func TestAsyncEvents(t *testing.T) {
 			p.settle(t)
 			p.b.e.EndBatch(0, &p.b.out)
 			var got []verbs.AsyncEvent
-			for ev, ok := p.b.e.NextAsyncEvent(); ok; ev, ok = p.b.e.NextAsyncEvent() {
+			for ev, ok := p.b.e.Events.NextAsyncEvent(); ok; ev, ok = p.b.e.Events.NextAsyncEvent() {
 				if ev.Kind == kind {
 					got = append(got, ev)
 				}

@@ -45,7 +45,7 @@ func (n *notifier) marked(e *Engine, now clock.Time, qp *QP, f *wire.Frame, out 
 	if qp.connected() {
 		dest = qp.q.Query().RTR.DestQPN
 	} else {
-		back := e.backTo(f)
+		back := e.Port.backTo(f)
 		r, port, dest = &back, f.UDP.SrcPort, f.DETH.SrcQP
 	}
 	// BTH as the annex says: PSN 0, no SE, M or AckReq; BECN as NICs set it. The 16 bytes are 0.
@@ -79,7 +79,7 @@ func (p *port) backTo(f *wire.Frame) route {
 // or that does not come from the queue pair's peer. A queue pair of datagrams has no peer: it takes
 // CNPs from all addresses (CA17-45).
 func (n *notifier) handle(e *Engine, now clock.Time, f *wire.Frame) {
-	qp := e.qps[f.BTH.DestQP]
+	qp := e.Tables.qps[f.BTH.DestQP]
 	if qp == nil || qp.flow == nil || f.Eth.Dst.IsMulticast() || !qp.receives() ||
 		qp.connected() && !qp.route.fromPeer(f) || !verbs.SamePartition(f.BTH.PKey, qp.pkey) {
 		e.counters.RxCnpIgnored++

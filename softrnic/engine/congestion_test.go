@@ -296,7 +296,7 @@ func TestFloodOfCNPs(t *testing.T) {
 		p.a.e.Frame(now, 0, packetio.Frame{Data: buf}, &p.a.out)
 	}
 	step()
-	before := p.a.e.Objects()
+	before := p.a.e.Tables.Objects()
 	for range n {
 		step()
 	}
@@ -304,8 +304,8 @@ func TestFloodOfCNPs(t *testing.T) {
 		t.Errorf("%v allocations a CNP", allocs)
 	}
 	c := p.a.e.counters
-	if c.RxCnp+c.RxCnpIgnored < uint64(n) || c.RxCnp == 0 || len(p.a.out.Frames) != 0 || p.a.e.Objects() != before {
-		t.Errorf("handled %d, ignored %d of %d; %d frames; %+v", c.RxCnp, c.RxCnpIgnored, n, len(p.a.out.Frames), p.a.e.Objects())
+	if c.RxCnp+c.RxCnpIgnored < uint64(n) || c.RxCnp == 0 || len(p.a.out.Frames) != 0 || p.a.e.Tables.Objects() != before {
+		t.Errorf("handled %d, ignored %d of %d; %d frames; %+v", c.RxCnp, c.RxCnpIgnored, n, len(p.a.out.Frames), p.a.e.Tables.Objects())
 	}
 	if list := p.a.e.Listing().Congestion(now); list[0].Rate != 40_000_000 {
 		t.Errorf("the rate is %d, want rp_min_rate", list[0].Rate)
@@ -463,13 +463,13 @@ func TestFloodOfNAKs(t *testing.T) {
 		p.a.e.Frame(p.now, 0, packetio.Frame{Data: buf}, &p.a.out)
 	}
 	const flood = 500_000
-	before := p.a.e.Objects()
+	before := p.a.e.Tables.Objects()
 	for i := range flood { // nothing is in flight
 		one(i%2 == 0)
 	}
 	p.a.e.Tick(p.now, &p.a.out)
-	if len(p.a.out.Frames) != 0 || p.a.e.Deadline() != clock.Never || p.a.e.Objects() != before {
-		t.Errorf("%d frames, a deadline at %v, objects %+v of %+v", len(p.a.out.Frames), p.a.e.Deadline(), p.a.e.Objects(), before)
+	if len(p.a.out.Frames) != 0 || p.a.e.Deadline() != clock.Never || p.a.e.Tables.Objects() != before {
+		t.Errorf("%d frames, a deadline at %v, objects %+v of %+v", len(p.a.out.Frames), p.a.e.Deadline(), p.a.e.Tables.Objects(), before)
 	}
 	p.post(t, p.a, write(p, 8000))
 	frames := len(p.a.out.Frames)
@@ -483,7 +483,7 @@ func TestFloodOfNAKs(t *testing.T) {
 		t.Errorf("%d frames instead of %d", len(p.a.out.Frames), frames)
 	}
 	transfer(t, p, verbs.OpWrite, 2000)
-	if c := p.a.e.counters; c.RetransPkts != 0 || p.a.e.Objects() != before {
-		t.Errorf("%d packets sent again, objects %+v of %+v", c.RetransPkts, p.a.e.Objects(), before)
+	if c := p.a.e.counters; c.RetransPkts != 0 || p.a.e.Tables.Objects() != before {
+		t.Errorf("%d packets sent again, objects %+v of %+v", c.RetransPkts, p.a.e.Tables.Objects(), before)
 	}
 }

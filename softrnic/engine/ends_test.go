@@ -105,8 +105,8 @@ func TestDetachAllOfOne(t *testing.T) {
 	attach(t, other, testGroups[0])
 	attach(t, p.b, testGroups[1])
 	p.b.qp.DetachAll(&p.b.out)
-	if p.b.qp.attached != 0 || other.qp.attached != 1 || len(p.b.e.groups.order) != 1 {
-		t.Errorf("%d and %d attachments, %d groups", p.b.qp.attached, other.qp.attached, len(p.b.e.groups.order))
+	if p.b.qp.attached != 0 || other.qp.attached != 1 || len(p.b.e.Tables.groups.order) != 1 {
+		t.Errorf("%d and %d attachments, %d groups", p.b.qp.attached, other.qp.attached, len(p.b.e.Tables.groups.order))
 	}
 }
 
@@ -135,7 +135,7 @@ func TestOverflowSparesTheDead(t *testing.T) {
 		t.Errorf("the live one's request: %+v", wc)
 	}
 	var fatal []wire.QPN
-	for ev, ok := e.NextAsyncEvent(); ok; ev, ok = e.NextAsyncEvent() {
+	for ev, ok := e.Events.NextAsyncEvent(); ok; ev, ok = e.Events.NextAsyncEvent() {
 		if ev.Kind == verbs.EventQPFatal {
 			fatal = append(fatal, ev.QPN)
 		}
@@ -150,10 +150,10 @@ func TestActivity(t *testing.T) {
 	p := newPair(t, nil)
 	write := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline | verbs.Signalled, Data: []byte("x"), RemoteAddr: p.b.base, RKey: p.b.key}
 	p.post(t, p.a, write)
-	a, b := p.a.e.Activity(), p.b.e.Activity()
+	a, b := p.a.e.Events.Activity(), p.b.e.Events.Activity()
 	p.settle(t)
-	if p.a.e.Activity() == a || p.b.e.Activity() != b {
-		t.Errorf("activity of %d and %d steps", p.a.e.Activity()-a, p.b.e.Activity()-b)
+	if p.a.e.Events.Activity() == a || p.b.e.Events.Activity() != b {
+		t.Errorf("activity of %d and %d steps", p.a.e.Events.Activity()-a, p.b.e.Events.Activity()-b)
 	}
 }
 

@@ -14,9 +14,10 @@ import (
 
 // Engine is a NIC. New makes one; the zero value cannot be used.
 type Engine struct {
-	tables
-	events
-	port
+	cfg    Config
+	Tables tables
+	Events events
+	Port   port
 	// Hooks are set by who has exclusive use of the engine.
 	Hooks Hooks
 
@@ -45,8 +46,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	cfg = cfg.withDefaults()
 	e := &Engine{
-		port: port{cfg: cfg}, tx: transmitPath{ipID: uint16(cfg.Rand.Uint32()), trimAt: clock.Never}, events: events{limit: cfg.Limits.AsyncEvents},
+		cfg: cfg, tx: transmitPath{ipID: uint16(cfg.Rand.Uint32()), trimAt: clock.Never}, Events: events{limit: cfg.Limits.AsyncEvents},
 	}
+	e.Port.cfg = &e.cfg
 	if cfg.Open {
 		e.tx.pages = packetio.NewPages()
 		e.acts.Payloads = e.tx.pages
@@ -57,7 +59,7 @@ func New(cfg Config) (*Engine, error) {
 
 // Up starts a NIC that is down, with empty tables. The counters keep their values.
 func (e *Engine) Up() {
-	if e.up {
+	if e.Tables.up {
 		return
 	}
 	r := e.cfg.Rand
@@ -65,21 +67,21 @@ func (e *Engine) Up() {
 	if e.cfg.DistinctKeys {
 		table = mem.NewDistinct
 	}
-	e.open(&transport.Env{Mem: table(rand.New(rand.NewPCG(r.Uint64(), r.Uint64())), e.cfg.Limits.MRs), Counters: &e.counters})
-	e.groups.open(&e.port, &e.counters)
+	e.Tables.open(&transport.Env{Mem: table(rand.New(rand.NewPCG(r.Uint64(), r.Uint64())), e.cfg.Limits.MRs), Counters: &e.counters})
+	e.Tables.groups.open(&e.Port, &e.counters)
 }
 
 // Down is a crash of the NIC at time now: all objects become invalid, and frames are ignored until Up. Work
 // requests do not complete; the application gets EventDeviceFatal, and ErrClosed from every object.
 func (e *Engine) Down(now clock.Time) {
-	if !e.up {
+	if !e.Tables.up {
 		return
 	}
-	for _, qp := range e.order {
+	for _, qp := range e.Tables.order {
 		qp.q.Lost(now)
 		e.former.retire(qp)
 	}
-	e.close()
+	e.Tables.close()
 	e.rx.touched = nil
 	e.gsi.down()
 	e.gsi = nil
@@ -89,7 +91,7 @@ func (e *Engine) Down(now clock.Time) {
 	e.tx.late = nil
 	e.tx.trimAt = clock.Never
 	e.verbFaults.close()
-	e.ring = e.ring[:0]
+	e.Events.ring = e.Events.ring[:0]
 	e.raise(verbs.AsyncEvent{Kind: verbs.EventDeviceFatal})
 }
 
@@ -97,13 +99,13 @@ func (e *Engine) Down(now clock.Time) {
 // the NIC report its multicast groups when the carrier is back. Packets sent without a carrier are
 // lost on the link, and retransmitted like other lost packets.
 func (e *Engine) SetLink(up bool) {
-	if e.linkDown == !up {
+	if e.Port.linkDown == !up {
 		return
 	}
-	e.linkDown = !up
+	e.Port.linkDown = !up
 	kind := verbs.EventPortActive
 	if up {
-		e.groups.announce()
+		e.Tables.groups.announce()
 	} else {
 		kind = verbs.EventPortErr
 		e.counters.LinkDowned++
@@ -131,7 +133,7 @@ func (e *Engine) Config() Config { return e.cfg }
 func (e *Engine) Device() verbs.DeviceAttr {
 	l := e.cfg.Limits
 	return verbs.DeviceAttr{
-		Name: e.cfg.Name, GIDs: append([]verbs.GID(nil), e.cfg.GIDs...), PortDown: e.linkDown, PortDisabled: e.disabled, MAC: e.cfg.MAC, LinkMTU: e.cfg.LinkMTU, ActiveMTU: e.activeMTU(),
+		Name: e.cfg.Name, GIDs: append([]verbs.GID(nil), e.cfg.GIDs...), PortDown: e.Port.linkDown, PortDisabled: e.Port.disabled, MAC: e.cfg.MAC, LinkMTU: e.cfg.LinkMTU, ActiveMTU: e.Port.activeMTU(),
 		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: l.SGE, MaxInline: l.Inline, MaxCQE: l.CQE,
 		MaxSRQ: l.SRQs, MaxAH: l.AHs, MaxRdAtomic: l.RdAtomic, Ahead: e.cfg.Recovery.Reach(e.cfg.Window),
 		PKeys: append([]uint16(nil), e.cfg.PKeys...), MaxMsgSize: transport.MaxMessage, MaxDM: l.DeviceMemory,

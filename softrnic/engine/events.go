@@ -37,8 +37,8 @@ func (q *events) Notify() { q.activity++ }
 // raise passes an asynchronous event to Hooks.Event, or queues it for NextAsyncEvent.
 func (e *Engine) raise(ev verbs.AsyncEvent) {
 	e.counters.AsyncEvents++
-	e.activity++
-	switch q := &e.events; {
+	e.Events.activity++
+	switch q := &e.Events; {
 	case e.Hooks.Event != nil && e.Hooks.Event(ev):
 	case len(q.ring) < q.limit:
 		q.ring = append(q.ring, ev)

@@ -74,7 +74,7 @@ func (q *QP) AttachMulticast(now clock.Time, gid verbs.GID, out *packetio.Batch)
 		return err
 	}
 	e := q.e
-	t, l := &e.groups, &e.cfg.Limits
+	t, l := &e.Tables.groups, &e.cfg.Limits
 	g := t.byGID[gid]
 	switch {
 	case g != nil && slices.Contains(g.qps, q):
@@ -106,7 +106,7 @@ func (q *QP) DetachMulticast(gid verbs.GID, out *packetio.Batch) error {
 	if err := q.checkGroup(op, gid); err != nil {
 		return err
 	}
-	if g := q.e.groups.byGID[gid]; g == nil || !slices.Contains(g.qps, q) {
+	if g := q.e.Tables.groups.byGID[gid]; g == nil || !slices.Contains(g.qps, q) {
 		return verbs.Errorf(op, verbs.ErrInvalid, "queue pair %#x is not attached to %v", uint32(q.Num()), gid)
 	}
 	q.detach(gid, out)
@@ -128,12 +128,12 @@ func (q *QP) checkGroup(op string, gid verbs.GID) error {
 
 // DetachAll ends all attachments of a queue pair. It is called when its application has ended.
 func (q *QP) DetachAll(out *packetio.Batch) {
-	for i := 0; i < len(q.e.groups.order) && q.attached > 0 && !q.dead; {
-		g := q.e.groups.order[i]
+	for i := 0; i < len(q.e.Tables.groups.order) && q.attached > 0 && !q.dead; {
+		g := q.e.Tables.groups.order[i]
 		if slices.Contains(g.qps, q) {
 			q.detach(verbs.GIDOf(g.addr), out)
 		}
-		if i < len(q.e.groups.order) && q.e.groups.order[i] == g {
+		if i < len(q.e.Tables.groups.order) && q.e.Tables.groups.order[i] == g {
 			i++
 		}
 	}
@@ -141,7 +141,7 @@ func (q *QP) DetachAll(out *packetio.Batch) {
 
 // detach removes the queue pair from a group to which it is attached.
 func (q *QP) detach(gid verbs.GID, out *packetio.Batch) {
-	t := &q.e.groups
+	t := &q.e.Tables.groups
 	g := t.byGID[gid]
 	g.qps = slices.DeleteFunc(g.qps, func(o *QP) bool { return o == q })
 	q.attached--

@@ -186,7 +186,7 @@ func TestAttachErrors(t *testing.T) {
 	wantNone(t, "third of all", do(qps[2], testGroups[1]))
 	wantErr(t, "fourth of three", do(qps[1], testGroups[1]), verbs.ErrLimit)
 	wantErr(t, "destroy", b.qp.Destroy(), verbs.ErrBusy)
-	if n := b.e.Objects().Attachments; n != 3 {
+	if n := b.e.Tables.Objects().Attachments; n != 3 {
 		t.Errorf("%d attachments", n)
 	}
 	wantNone(t, "detach", undo(b.qp, group))
@@ -200,7 +200,7 @@ func TestAttachErrors(t *testing.T) {
 	wantErr(t, "connect to a group", connectTo(rc, group), verbs.ErrInvalid)
 	b.e.Down(0)
 	wantErr(t, "after a crash", do(qps[1], group), verbs.ErrClosed)
-	if b.e.Deadline() != clock.Never || b.e.Objects().Attachments != 0 {
+	if b.e.Deadline() != clock.Never || b.e.Tables.Objects().Attachments != 0 {
 		t.Error("attachments are left after a crash")
 	}
 }
@@ -225,8 +225,8 @@ func TestDetachAll(t *testing.T) {
 		}
 	}
 	p.b.qp.DetachAll(&p.b.out)
-	if n := p.b.e.Objects().Attachments; n != 4 || len(p.b.e.groups.order) != 4 || len(p.b.e.groups.byGID) != 4 {
-		t.Errorf("%d attachments, %d groups", n, len(p.b.e.groups.order))
+	if n := p.b.e.Tables.Objects().Attachments; n != 4 || len(p.b.e.Tables.groups.order) != 4 || len(p.b.e.Tables.groups.byGID) != 4 {
+		t.Errorf("%d attachments, %d groups", n, len(p.b.e.Tables.groups.order))
 	}
 }
 

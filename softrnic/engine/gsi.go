@@ -41,7 +41,7 @@ type GSI struct {
 
 // GSI returns the general services queue pair. It fails with ErrClosed while the NIC is down.
 func (e *Engine) GSI() (*GSI, error) {
-	if err := alive("connection manager", !e.up); err != nil {
+	if err := alive("connection manager", !e.Tables.up); err != nil {
 		return nil, err
 	}
 	if e.gsi != nil {
@@ -122,7 +122,7 @@ func (g *GSI) endGone(now clock.Time) {
 		if c != nil {
 			c.gone = true // the connection manager reports no event, so this ends the wait of the connection's goroutine
 			delete(g.conns, id)
-			g.e.activity++
+			g.e.Events.activity++
 			c.changed()
 		}
 		g.m.QPGone(now, n, &g.acts)
@@ -210,7 +210,7 @@ func (g *GSI) refuse(now clock.Time) {
 // note handles an event of the connection manager: it makes the record (CMConn) of a new
 // connection, or updates that of an existing one.
 func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
-	g.e.activity++
+	g.e.Events.activity++
 	c := g.conns[ev.Conn]
 	switch ev.Kind {
 	case cm.EventRequest:
@@ -279,7 +279,7 @@ func (g *GSI) failQP(now clock.Time, c *CMConn, out *packetio.Batch) {
 // connection manager retransmits like one that the network has lost.
 func (g *GSI) transmit(d *cm.Datagram, out *packetio.Batch) {
 	e := g.e
-	r, err := e.routeTo("send MAD", e.pathTo(d.Local, d.Remote), verbs.MTU256)
+	r, err := e.Port.routeTo("send MAD", e.Port.pathTo(d.Local, d.Remote), verbs.MTU256)
 	if err != nil {
 		return
 	}

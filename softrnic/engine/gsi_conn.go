@@ -125,7 +125,7 @@ func (g *GSI) Conns() (live, ended int) { return g.m.Conns() }
 
 // Notify changes Engine.Activity, so that the shell checks again whether waiting goroutines can go
 // on.
-func (g *GSI) Notify() { g.e.activity++ }
+func (g *GSI) Notify() { g.e.Events.activity++ }
 
 // Listen returns a listener for the requests for a service that arrive at an address of the NIC in
 // the prefix `at`. The zero Prefix means all addresses of the NIC. Up to backlog requests may wait
@@ -146,7 +146,7 @@ func (g *GSI) Unlisten(now clock.Time, l *CMListener, out *packetio.Batch) {
 		return
 	}
 	l.dead = true
-	g.e.activity++
+	g.e.Events.activity++
 	g.m.Unlisten(l.service, l.owner)
 	delete(g.listeners, l.owner)
 	for c := l.Next(); c != nil; c = l.Next() {
@@ -158,14 +158,14 @@ func (g *GSI) Unlisten(now clock.Time, l *CMListener, out *packetio.Batch) {
 // what req must contain.
 func (g *GSI) Connect(now clock.Time, local, peer netip.Addr, req mad.REQ, out *packetio.Batch) (*CMConn, error) {
 	const op = "connect"
-	qp := g.e.qps[req.QPN]
+	qp := g.e.Tables.qps[req.QPN]
 	if qp == nil {
 		return nil, verbs.Errorf(op, verbs.ErrInvalid, "this NIC has no queue pair %#x", req.QPN)
 	}
-	if err := g.e.checkPKey(op, req.PKey); err != nil {
+	if err := g.e.Port.checkPKey(op, req.PKey); err != nil {
 		return nil, err
 	}
-	r, err := g.e.routeTo(op, g.e.pathTo(local, peer), verbs.MTU256)
+	r, err := g.e.Port.routeTo(op, g.e.Port.pathTo(local, peer), verbs.MTU256)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (g *GSI) begun(now clock.Time, c *CMConn, err error, out *packetio.Batch) (
 // cm.Machine.Accept says what rep must contain.
 func (g *GSI) Accept(now clock.Time, c *CMConn, rep mad.REP, out *packetio.Batch) error {
 	const op = "accept"
-	qp := g.e.qps[rep.QPN]
+	qp := g.e.Tables.qps[rep.QPN]
 	if qp == nil {
 		return verbs.Errorf(op, verbs.ErrInvalid, "this NIC has no queue pair %#x", rep.QPN)
 	}
@@ -263,6 +263,6 @@ func (g *GSI) ConnOf(n wire.QPN) *CMConn {
 // Route returns an error that says why datagrams cannot be sent from an address of this NIC to a
 // peer; nil if they can.
 func (g *GSI) Route(local, peer netip.Addr) error {
-	_, err := g.e.routeTo("resolve", g.e.pathTo(local, peer), verbs.MTU256)
+	_, err := g.e.Port.routeTo("resolve", g.e.Port.pathTo(local, peer), verbs.MTU256)
 	return err
 }

@@ -28,10 +28,10 @@ func (g *GSI) ListenDatagrams(s mad.ServiceID, at netip.Prefix, backlog int) (*C
 // cm.EventUnreachable.
 func (g *GSI) Resolve(now clock.Time, local, peer netip.Addr, req mad.SIDRReq, out *packetio.Batch) (*CMConn, error) {
 	const op = "resolve"
-	if err := g.e.checkPKey(op, req.PKey); err != nil {
+	if err := g.e.Port.checkPKey(op, req.PKey); err != nil {
 		return nil, err
 	}
-	if _, err := g.e.routeTo(op, g.e.pathTo(local, peer), verbs.MTU256); err != nil {
+	if _, err := g.e.Port.routeTo(op, g.e.Port.pathTo(local, peer), verbs.MTU256); err != nil {
 		return nil, err
 	}
 	id, err := g.m.Resolve(now, 0, local, peer, req, &g.acts)

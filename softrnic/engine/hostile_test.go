@@ -283,7 +283,7 @@ func hostile(t *testing.T, seed uint64) {
 	n.s[1] = newSide(t, newEngine(t, "b", seed+1000, macB, small, ipB))
 	tear := pick(0, 0, 0.4)
 	for i, x := range n.s {
-		x.e.Mem().SetTear(mem.SeededTear(seed+uint64(i), tear, 30*time.Microsecond))
+		x.e.Tables.Mem().SetTear(mem.SeededTear(seed+uint64(i), tear, 30*time.Microsecond))
 	}
 	users := [2]*hostileUser{
 		{n: n, me: n.s[0], peer: n.s[1], area: make([]byte, hostileAreaLen)},

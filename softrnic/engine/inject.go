@@ -15,7 +15,7 @@ import (
 // the queue pair does not exist. It fails with ErrState, and changes nothing, if the queue pair is
 // in RESET or ERROR.
 func (e *Engine) FailQP(now clock.Time, n wire.QPN, out *packetio.Batch) error {
-	qp, err := e.target("fail QP", n)
+	qp, err := e.Tables.target("fail QP", n)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (e *Engine) FailQP(now clock.Time, n wire.QPN, out *packetio.Batch) error {
 // once, and every queue pair that uses one of them goes to the error state. Their entries can still
 // be polled. It fails with the same errors as FailQP.
 func (e *Engine) OverrunCQs(now clock.Time, n wire.QPN, out *packetio.Batch) error {
-	qp, err := e.target("overrun CQ", n)
+	qp, err := e.Tables.target("overrun CQ", n)
 	if err != nil {
 		return err
 	}

@@ -129,14 +129,14 @@ func TestNumbersOfQueuePairs(t *testing.T) {
 	e := newEngine(t, "a", 1, macA, nil, ipA)
 	r := rand.New(&numbers{0, 1, 2, 0xffffff, 0xfffffe, 2, 0x11000003})
 	for _, want := range []wire.QPN{2, 0xfffffe, 3} {
-		n, ok := e.newQPN(r)
+		n, ok := e.Tables.newQPN(r)
 		if n != want || !ok {
 			t.Fatalf("%#x, %v, want %#x", uint32(n), ok, uint32(want))
 		}
-		e.qps[n] = &QP{}
+		e.Tables.qps[n] = &QP{}
 	}
 	taken := numbers(make([]uint32, maxQPNTries+1))
-	if n, ok := e.newQPN(rand.New(&taken)); ok || len(taken) != 1 {
+	if n, ok := e.Tables.newQPN(rand.New(&taken)); ok || len(taken) != 1 {
 		t.Errorf("%#x after %d tries", uint32(n), maxQPNTries+1-len(taken))
 	}
 }
@@ -186,12 +186,12 @@ func TestFarRegions(t *testing.T) {
 	e := newEngine(t, "a", 1, macA, nil, ipA)
 	pd := made(e.AllocPD())
 	mr := made(pd.RegFarMR(nowhere{}, 1000, 5000, 64, verbs.RemoteRead))
-	if r := made(mr.Region()); r.Base() != 5000 || e.Objects().MRs != 1 || e.Objects().Bytes != 64 {
-		t.Errorf("base %d, %+v", r.Base(), e.Objects())
+	if r := made(mr.Region()); r.Base() != 5000 || e.Tables.Objects().MRs != 1 || e.Tables.Objects().Bytes != 64 {
+		t.Errorf("base %d, %+v", r.Base(), e.Tables.Objects())
 	}
 	wantErr(t, "no bytes", errOf(pd.RegFarMR(nowhere{}, 0, 0, 0, 0)), verbs.ErrInvalid)
-	if e.Objects().MRs != 1 {
-		t.Errorf("%+v", e.Objects())
+	if e.Tables.Objects().MRs != 1 {
+		t.Errorf("%+v", e.Tables.Objects())
 	}
 	if err := mr.Dereg(); err != nil {
 		t.Fatal(err)
@@ -284,7 +284,7 @@ func TestFramesOfOthers(t *testing.T) {
 		{string(macA[:5]), false, false},
 		{"", false, false},
 	} {
-		if mine, other := e.isMyMAC([]byte(c.frame)); mine != c.mine || other != c.other {
+		if mine, other := e.Port.isMyMAC([]byte(c.frame)); mine != c.mine || other != c.other {
 			t.Errorf("%x: mine %v, of another %v", c.frame, mine, other)
 		}
 	}
@@ -328,9 +328,9 @@ func TestNumbersGoRound(t *testing.T) {
 		},
 		"AH": func() uint32 { return made(e.CreateAH(pd, verbs.AHAttr{DestGID: verbs.GIDOf(ipB)})).Handle() },
 	} {
-		e.nextSRQ, e.nextAH = 0, 0
+		e.Tables.nextSRQ, e.Tables.nextAH = 0, 0
 		got := []uint32{make()}
-		e.nextSRQ, e.nextAH = wire.MaxSRQN-1, math.MaxUint32-1
+		e.Tables.nextSRQ, e.Tables.nextAH = wire.MaxSRQN-1, math.MaxUint32-1
 		got = append(got, make(), make())
 		if want := []uint32{1, last[name], 2}; !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", name, got, want)
@@ -406,18 +406,18 @@ func TestCounts(t *testing.T) {
 	if after.SentPkts-a.SentPkts != 1 || after.SentBytes-a.SentBytes != n || at.RcvdPkts-b.RcvdPkts != 1 || at.RcvdBytes-b.RcvdBytes != n {
 		t.Errorf("%d bytes sent, %d received of %d", after.SentBytes-a.SentBytes, at.RcvdBytes-b.RcvdBytes, n)
 	}
-	before := p.a.e.Activity()
-	p.a.e.Notify()
+	before := p.a.e.Events.Activity()
+	p.a.e.Events.Notify()
 	gsi(t, p.a.e).Notify()
-	if p.a.e.Activity() != before+2 {
+	if p.a.e.Events.Activity() != before+2 {
 		t.Error("Notify changes nothing")
 	}
 	w := made(p.a.e.AllocMW(p.a.pd))
-	if p.a.e.Objects().MWs != 1 {
-		t.Errorf("%+v", p.a.e.Objects())
+	if p.a.e.Tables.Objects().MWs != 1 {
+		t.Errorf("%+v", p.a.e.Tables.Objects())
 	}
-	if err := w.Dealloc(); err != nil || p.a.e.Objects().MWs != 0 {
-		t.Errorf("%v, %+v", err, p.a.e.Objects())
+	if err := w.Dealloc(); err != nil || p.a.e.Tables.Objects().MWs != 0 {
+		t.Errorf("%v, %+v", err, p.a.e.Tables.Objects())
 	}
 }
 
@@ -428,12 +428,12 @@ func TestDestroyedWhileConnecting(t *testing.T) {
 	if err := p.a.qp.Destroy(); err != nil {
 		t.Fatal(err)
 	}
-	before := p.a.e.Activity()
+	before := p.a.e.Events.Activity()
 	if c.Dead() || p.a.e.Deadline() > p.now {
 		t.Fatalf("dead %v, deadline %v", c.Dead(), p.a.e.Deadline())
 	}
 	p.a.e.gsi.endGone(p.now)
-	if !c.Dead() || p.a.e.Activity() == before {
-		t.Errorf("dead %v, activity %d, was %d", c.Dead(), p.a.e.Activity(), before)
+	if !c.Dead() || p.a.e.Events.Activity() == before {
+		t.Errorf("dead %v, activity %d, was %d", c.Dead(), p.a.e.Events.Activity(), before)
 	}
 }

@@ -128,7 +128,7 @@ type Listing struct {
 }
 
 // Listing returns the lists of the NIC's objects.
-func (e *Engine) Listing() Listing { return Listing{&e.tables, &e.former, e.gsi} }
+func (e *Engine) Listing() Listing { return Listing{&e.Tables, &e.former, e.gsi} }
 
 // QPPage is how many queue pairs a caller asks Listing.QPs for at most: the NIC stands still meanwhile.
 const QPPage = 128

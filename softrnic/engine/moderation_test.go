@@ -53,12 +53,12 @@ func TestDelayedEvents(t *testing.T) {
 		if at := e.Deadline(); at != want {
 			t.Fatalf("event %d is due at %v, want %v", i, at, want)
 		}
-		before := e.Activity()
-		if e.Tick(want-1, &p.a.out); e.Activity() != before {
+		before := e.Events.Activity()
+		if e.Tick(want-1, &p.a.out); e.Events.Activity() != before {
 			t.Errorf("event %d comes before its time", i)
 		}
 		e.Tick(want, &p.a.out)
-		if q := queues[1-i].q; e.Activity() == before || !q.Fired() {
+		if q := queues[1-i].q; e.Events.Activity() == before || !q.Fired() {
 			t.Errorf("event %d does not come", i)
 		}
 	}

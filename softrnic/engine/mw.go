@@ -18,12 +18,12 @@ func (e *Engine) AllocMW(pd *PD) (*MW, error) {
 	if err := alive("alloc MW", pd.dead); err != nil {
 		return nil, err
 	}
-	w, err := e.env.Mem.AllocWindow(pd.num)
+	w, err := e.Tables.env.Mem.AllocWindow(pd.num)
 	if err != nil {
 		return nil, err
 	}
 	mw := &MW{e: e, w: w}
-	e.mws[mw] = struct{}{}
+	e.Tables.mws[mw] = struct{}{}
 	return mw, nil
 }
 
@@ -46,11 +46,11 @@ func (m *MW) Dealloc() error {
 	if err := alive("dealloc MW", m.dead); err != nil {
 		return err
 	}
-	if err := m.e.env.Mem.DeallocWindow(m.w); err != nil {
+	if err := m.e.Tables.env.Mem.DeallocWindow(m.w); err != nil {
 		return err
 	}
 	m.dead = true
-	delete(m.e.mws, m)
+	delete(m.e.Tables.mws, m)
 	return nil
 }
 
@@ -65,18 +65,18 @@ type DM struct {
 // AllocDM allocates length bytes of device memory. It fails with ErrLimit if fewer are left.
 func (e *Engine) AllocDM(length int) (*DM, error) {
 	const op = "alloc DM"
-	if err := e.running(op); err != nil {
+	if err := e.Tables.running(op); err != nil {
 		return nil, err
 	}
-	switch left := e.cfg.Limits.DeviceMemory - e.dmUsed; {
+	switch left := e.cfg.Limits.DeviceMemory - e.Tables.dmUsed; {
 	case length <= 0:
 		return nil, verbs.Errorf(op, verbs.ErrInvalid, "length %d; give at least one byte", length)
 	case length > left:
 		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d bytes; %d of %d are left", length, left, e.cfg.Limits.DeviceMemory)
 	}
 	d := &DM{e: e, buf: make([]byte, length)}
-	e.dmUsed += length
-	e.dms[d] = struct{}{}
+	e.Tables.dmUsed += length
+	e.Tables.dms[d] = struct{}{}
 	return d, nil
 }
 
@@ -120,7 +120,7 @@ func (e *Engine) RegDM(pd *PD, d *DM, off, length int, access verbs.Access) (*MR
 	if err != nil {
 		return nil, err
 	}
-	mr, err := pd.newMR(e.env.Mem.RegZero(pd.num, b, access))
+	mr, err := pd.newMR(e.Tables.env.Mem.RegZero(pd.num, b, access))
 	if err == nil {
 		mr.dm = d
 		d.refs++
@@ -138,7 +138,7 @@ func (d *DM) Free() error {
 		return verbs.Errorf(op, verbs.ErrBusy, "deregister its %d regions first", d.refs)
 	}
 	d.dead = true
-	d.e.dmUsed -= len(d.buf)
-	delete(d.e.dms, d)
+	d.e.Tables.dmUsed -= len(d.buf)
+	delete(d.e.Tables.dms, d)
 	return nil
 }

@@ -84,7 +84,7 @@ func TestWindowLife(t *testing.T) {
 	piece, mw := windowed(t, p.b, 100)
 	p.post(t, p.b, verbs.SendWR{Op: verbs.OpBindMW, SGL: []verbs.SGE{piece}, RKey: verbs.NextRKey(mwKey(t, mw)), BindAccess: verbs.RemoteRead})
 	var below *MR
-	for mr := range p.b.e.mrs {
+	for mr := range p.b.e.Tables.mrs {
 		if mr.region.LKey() == piece.LKey {
 			below = mr
 		}

@@ -52,18 +52,18 @@ func alive(op string, dead bool) error {
 
 func (e *Engine) AllocPD() (*PD, error) {
 	const op = "alloc PD"
-	if err := e.running(op); err != nil {
+	if err := e.Tables.running(op); err != nil {
 		return nil, err
 	}
-	if len(e.pds) >= e.cfg.Limits.PDs {
-		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d protection domains exist", len(e.pds))
+	if len(e.Tables.pds) >= e.cfg.Limits.PDs {
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d protection domains exist", len(e.Tables.pds))
 	}
-	num, err := e.env.Mem.AllocPD()
+	num, err := e.Tables.env.Mem.AllocPD()
 	if err != nil {
 		return nil, err
 	}
 	pd := &PD{e: e, num: num}
-	e.pds[num] = pd
+	e.Tables.pds[num] = pd
 	return pd, nil
 }
 
@@ -77,11 +77,11 @@ func (p *PD) Dealloc() error {
 	if p.qps > 0 || p.srqs > 0 || p.ahs > 0 {
 		return verbs.Errorf(op, verbs.ErrBusy, "destroy its %d queue pairs, %d shared receive queues and %d address handles first", p.qps, p.srqs, p.ahs)
 	}
-	if err := p.e.env.Mem.DeallocPD(p.num); err != nil {
+	if err := p.e.Tables.env.Mem.DeallocPD(p.num); err != nil {
 		return err
 	}
 	p.dead = true
-	delete(p.e.pds, p.num)
+	delete(p.e.Tables.pds, p.num)
 	return nil
 }
 
@@ -90,7 +90,7 @@ func (e *Engine) RegMR(pd *PD, buf []byte, access verbs.Access) (*MR, error) {
 	if err := alive("reg MR", pd.dead); err != nil {
 		return nil, err
 	}
-	return pd.newMR(e.env.Mem.Reg(pd.num, buf, access))
+	return pd.newMR(e.Tables.env.Mem.Reg(pd.num, buf, access))
 }
 
 // newMR makes the MR of a region that was just registered in the domain. err is the error of the
@@ -100,7 +100,7 @@ func (p *PD) newMR(region *mem.Region, err error) (*MR, error) {
 		return nil, err
 	}
 	mr := &MR{e: p.e, region: region}
-	p.e.mrs[mr] = struct{}{}
+	p.e.Tables.mrs[mr] = struct{}{}
 	return mr, nil
 }
 
@@ -111,7 +111,7 @@ func (p *PD) RegFarMR(far mem.Far, start, base, length uint64, access verbs.Acce
 	if err := alive("reg MR", p.dead); err != nil {
 		return nil, err
 	}
-	return p.newMR(p.e.env.Mem.RegFar(p.num, far, start, base, length, access))
+	return p.newMR(p.e.Tables.env.Mem.RegFar(p.num, far, start, base, length, access))
 }
 
 // AllocFastMR makes a region for fast registration. Its keys give no access until a work request
@@ -120,7 +120,7 @@ func (p *PD) AllocFastMR(buf []byte) (*MR, error) {
 	if err := alive("alloc fast MR", p.dead); err != nil {
 		return nil, err
 	}
-	return p.newMR(p.e.env.Mem.AllocFast(p.num, buf))
+	return p.newMR(p.e.Tables.env.Mem.AllocFast(p.num, buf))
 }
 
 // Region returns the region as package mem has it, with access to its memory. It fails with
@@ -138,14 +138,14 @@ func (m *MR) Dereg() error {
 	if err := alive("dereg MR", m.dead); err != nil {
 		return err
 	}
-	if err := m.e.env.Mem.Dereg(m.region); err != nil {
+	if err := m.e.Tables.env.Mem.Dereg(m.region); err != nil {
 		return err
 	}
 	m.dead = true
 	if m.dm != nil {
 		m.dm.refs--
 	}
-	delete(m.e.mrs, m)
+	delete(m.e.Tables.mrs, m)
 	return nil
 }
 
@@ -153,21 +153,21 @@ func (m *MR) Rereg(access verbs.Access) error {
 	if err := alive("rereg MR", m.dead); err != nil {
 		return err
 	}
-	return m.e.env.Mem.Rereg(m.region, access)
+	return m.e.Tables.env.Mem.Rereg(m.region, access)
 }
 
 // UnbindWindows unbinds the memory windows that are bound to the region, also those of other
 // applications. It is called when the application that registered the region has ended.
 func (m *MR) UnbindWindows() {
 	if !m.dead {
-		m.e.env.Mem.UnbindFrom(m.region)
+		m.e.Tables.env.Mem.UnbindFrom(m.region)
 	}
 }
 
 // CreateCQ makes a completion queue with room for depth entries.
 func (e *Engine) CreateCQ(depth int) (*CQ, error) {
 	const op = "create CQ"
-	if err := e.running(op); err != nil {
+	if err := e.Tables.running(op); err != nil {
 		return nil, err
 	}
 	if depth > e.cfg.Limits.CQE {
@@ -184,18 +184,18 @@ func (e *Engine) CreateCQ(depth int) (*CQ, error) {
 // queue takes long, and the engine must not wait for it.
 func (e *Engine) AddCQ(q *cq.CQ) (*CQ, error) {
 	const op = "create CQ"
-	if err := e.running(op); err != nil {
+	if err := e.Tables.running(op); err != nil {
 		return nil, err
 	}
-	if len(e.cqs) >= e.cfg.Limits.CQs {
-		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d completion queues exist", len(e.cqs))
+	if len(e.Tables.cqs) >= e.cfg.Limits.CQs {
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d completion queues exist", len(e.Tables.cqs))
 	}
-	for e.nextCQ++; e.cqs[e.nextCQ] != nil || e.nextCQ == 0; e.nextCQ++ { // ends, because there are fewer queues than numbers
+	for e.Tables.nextCQ++; e.Tables.cqs[e.Tables.nextCQ] != nil || e.Tables.nextCQ == 0; e.Tables.nextCQ++ { // ends, because there are fewer queues than numbers
 	}
-	q.SetID(e.nextCQ)
+	q.SetID(e.Tables.nextCQ)
 	c := &CQ{e: e, q: q}
 	c.place = e.moderated.add(c)
-	e.cqs[q.ID()] = c
+	e.Tables.cqs[q.ID()] = c
 	return c, nil
 }
 
@@ -230,7 +230,7 @@ func (c *CQ) Moderate(count int, period time.Duration) error {
 		return err
 	}
 	c.e.moderated.due.Set(c.place, c.q.Deadline())
-	c.e.activity++
+	c.e.Events.activity++
 	return nil
 }
 
@@ -263,8 +263,8 @@ func (c *CQ) Destroy() error {
 		return verbs.Errorf(op, verbs.ErrBusy, "destroy the queue pairs that use it first")
 	}
 	c.dead = true
-	c.e.activity++
+	c.e.Events.activity++
 	c.e.moderated.remove(c.place)
-	delete(c.e.cqs, c.q.ID())
+	delete(c.e.Tables.cqs, c.q.ID())
 	return nil
 }

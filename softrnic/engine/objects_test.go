@@ -65,7 +65,7 @@ func TestDestroyOrder(t *testing.T) {
 	}
 	wantErr(t, "QP twice", s.qp.Destroy(), verbs.ErrClosed)
 	wantErr(t, "PD twice", s.pd.Dealloc(), verbs.ErrClosed)
-	if o := s.e.Objects(); o != (Objects{}) {
+	if o := s.e.Tables.Objects(); o != (Objects{}) {
 		t.Errorf("left: %+v", o)
 	}
 }
@@ -174,8 +174,8 @@ func TestCQOverflow(t *testing.T) {
 		t.Errorf("state %v, %v", a.State, err)
 	}
 	var kinds []verbs.AsyncKind
-	for len(p.a.e.ring) > 0 {
-		ev, _ := p.a.e.NextAsyncEvent()
+	for len(p.a.e.Events.ring) > 0 {
+		ev, _ := p.a.e.Events.NextAsyncEvent()
 		if kinds = append(kinds, ev.Kind); ev.Kind == verbs.EventCQErr && ev.CQ != small.ID() {
 			t.Errorf("event of CQ %d, want %d", ev.CQ, small.ID())
 		}
@@ -203,7 +203,7 @@ func TestCQOverflow(t *testing.T) {
 	if a, err := q.Query(); err != nil || a.State != verbs.StateError {
 		t.Errorf("state after the second overflow %v, %v", a.State, err)
 	}
-	if ev, ok := p.a.e.NextAsyncEvent(); !ok || ev.Kind != verbs.EventQPFatal {
+	if ev, ok := p.a.e.Events.NextAsyncEvent(); !ok || ev.Kind != verbs.EventQPFatal {
 		t.Errorf("event after the second overflow %v %v", ok, ev.Kind)
 	}
 }
@@ -214,12 +214,12 @@ func TestAsyncEventsAreBounded(t *testing.T) {
 		e.SetLink(i%2 == 1)
 	}
 	n := 0
-	for ; len(e.ring) > 0; n++ {
-		if ev, ok := e.NextAsyncEvent(); !ok || n == 0 && ev.Kind != verbs.EventPortErr {
+	for ; len(e.Events.ring) > 0; n++ {
+		if ev, ok := e.Events.NextAsyncEvent(); !ok || n == 0 && ev.Kind != verbs.EventPortErr {
 			t.Errorf("event %d: %+v", n, ev)
 		}
 	}
-	if _, ok := e.NextAsyncEvent(); ok || n != 3 {
+	if _, ok := e.Events.NextAsyncEvent(); ok || n != 3 {
 		t.Errorf("%d events kept, want 3", n)
 	}
 }
@@ -228,7 +228,7 @@ func TestDownForgetsEverything(t *testing.T) {
 	p := newPair(t, nil)
 	e := p.b.e
 	e.Down(0)
-	if e.IsUp() || e.Deadline() != clock.Never || len(e.Listing().QPAttrs()) != 0 || e.Mem() != nil {
+	if e.Tables.IsUp() || e.Deadline() != clock.Never || len(e.Listing().QPAttrs()) != 0 || e.Tables.Mem() != nil {
 		t.Error("something is left")
 	}
 	p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{p.a.sge(0, 8)}, RemoteAddr: p.b.base, RKey: p.b.key})

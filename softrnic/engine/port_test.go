@@ -16,7 +16,7 @@ func TestSmallerMTU(t *testing.T) {
 	write := func(n int) verbs.SendWR {
 		return verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{p.a.sge(0, n)}, RemoteAddr: p.b.base, RKey: p.b.key}
 	}
-	p.a.e.SetMTU(575)
+	p.a.e.Port.SetMTU(575)
 	if d := p.a.e.Device(); d.LinkMTU != 575 || d.ActiveMTU != verbs.MTU256 {
 		t.Errorf("link MTU %d, path MTU %d", d.LinkMTU, d.ActiveMTU)
 	}
@@ -61,7 +61,7 @@ func TestAddressesChange(t *testing.T) {
 		t.Errorf("a connection from the address that is gone: %+v", wc)
 	}
 	free := netip.IPv6Unspecified()
-	if e := p.a.e; e.isMine(verbs.GIDOf(free)) || e.pathTo(free, ipB).SourceGID != -1 {
+	if e := p.a.e; e.Port.isMine(verbs.GIDOf(free)) || e.Port.pathTo(free, ipB).SourceGID != -1 {
 		t.Error("a free entry is an address of the port")
 	}
 	for index, ok := range map[int]bool{1: false, 2: true} {
@@ -83,8 +83,8 @@ func TestCarrierOfANICThatWasOff(t *testing.T) {
 		e.Down(0)
 		e.SetLink(up)
 		e.Up()
-		if e.LinkUp() != up || e.Device().PortDown == up {
-			t.Errorf("link up %v: %v, %+v", up, e.LinkUp(), e.Device())
+		if e.Port.LinkUp() != up || e.Device().PortDown == up {
+			t.Errorf("link up %v: %v, %+v", up, e.Port.LinkUp(), e.Device())
 		}
 	}
 }

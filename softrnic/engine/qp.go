@@ -103,21 +103,21 @@ func (l *Limits) fits(op string, init *verbs.QPInit) error {
 func (q *QP) create(c transport.Config) error {
 	const op = "create QP"
 	e := q.e
-	if len(e.qps) >= e.cfg.Limits.QPs {
-		return verbs.Errorf(op, verbs.ErrLimit, "%d queue pairs exist", len(e.qps))
+	if len(e.Tables.qps) >= e.cfg.Limits.QPs {
+		return verbs.Errorf(op, verbs.ErrLimit, "%d queue pairs exist", len(e.Tables.qps))
 	}
-	n, ok := e.newQPN(e.cfg.Rand)
+	n, ok := e.Tables.newQPN(e.cfg.Rand)
 	if !ok {
 		return verbs.Errorf(op, verbs.ErrLimit, "no free queue pair number")
 	}
-	c.QPN, c.PortMTU, c.Window, c.AckEvery, c.CoalesceAcks, c.Acks, c.Recovery, c.Flow = n, e.activeMTU(), e.cfg.Window, e.cfg.Acks.Every, true, e.cfg.Acks.Most, e.cfg.Recovery, e.newFlow()
-	t, err := transport.New(e.env, c)
+	c.QPN, c.PortMTU, c.Window, c.AckEvery, c.CoalesceAcks, c.Acks, c.Recovery, c.Flow = n, e.Port.activeMTU(), e.cfg.Window, e.cfg.Acks.Every, true, e.cfg.Acks.Most, e.cfg.Recovery, e.Port.newFlow()
+	t, err := transport.New(e.Tables.env, c)
 	if err != nil {
 		return err
 	}
 	q.q, q.flow, q.keyed = t, c.Flow, clock.Never
-	e.qps[n] = q
-	e.order = append(e.order, q)
+	e.Tables.qps[n] = q
+	e.Tables.order = append(e.Tables.order, q)
 	q.place = e.sched.add(q)
 	return nil
 }
@@ -141,7 +141,7 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 	if err := alive(op, q.dead); err != nil {
 		return err
 	}
-	if err := q.e.checkPKeyIndex(op, a.PKeyIndex); err != nil {
+	if err := q.e.Port.checkPKeyIndex(op, a.PKeyIndex); err != nil {
 		return err
 	}
 	if err := q.q.ToInit(a); err != nil {
@@ -182,7 +182,7 @@ func (q *QP) routeTo(op string, a verbs.ToRTR) (route, error) {
 	if a.DestGID.IsMulticast() {
 		return route{}, verbs.Errorf(op, verbs.ErrInvalid, "destination GID %v is that of a group", a.DestGID)
 	}
-	r, err := q.e.routeTo(op, verbs.AHAttr{
+	r, err := q.e.Port.routeTo(op, verbs.AHAttr{
 		DestGID: a.DestGID, SourceGID: a.SourceGID, TrafficClass: a.TrafficClass, HopLimit: a.HopLimit,
 		FlowLabel: a.FlowLabel,
 	}, a.PathMTU)
@@ -219,7 +219,7 @@ func (q *QP) Modify(now clock.Time, a verbs.QPModify) error {
 	}
 	to, pkey := q.route, q.pkey
 	if a.Mask&verbs.ModifyPKey != 0 {
-		if err := q.e.checkPKeyIndex(op, a.PKeyIndex); err != nil {
+		if err := q.e.Port.checkPKeyIndex(op, a.PKeyIndex); err != nil {
 			return err
 		}
 		pkey = q.e.cfg.PKeys[a.PKeyIndex]
@@ -319,7 +319,7 @@ func (q *QP) ToReset() error {
 		q.xrcd.drop(q.Num())
 	}
 	q.e.verbFaults.forget(q)
-	q.e.env.Mem.UnbindAll(q.Num())
+	q.e.Tables.env.Mem.UnbindAll(q.Num())
 	q.e.rings.reset(q)
 	q.e.sched.rekey(q)
 	q.e.gsi.qpGone(q)
@@ -397,13 +397,13 @@ func (q *QP) Destroy() error {
 	q.dead = true
 	q.q.Purge()
 	e.verbFaults.forget(q)
-	e.env.Mem.UnbindAll(q.Num())
+	e.Tables.env.Mem.UnbindAll(q.Num())
 	e.sched.remove(q.place)
 	e.rings.remove(q)
 	e.gsi.qpGone(q)
-	delete(e.qps, q.Num())
-	if i := slices.Index(e.order, q); i >= 0 {
-		e.order = slices.Delete(e.order, i, i+1)
+	delete(e.Tables.qps, q.Num())
+	if i := slices.Index(e.Tables.order, q); i >= 0 {
+		e.Tables.order = slices.Delete(e.Tables.order, i, i+1)
 	}
 	if q.xrcd != nil {
 		q.xrcd.targets--

@@ -71,7 +71,7 @@ func (q *QP) UseRing(cfg sendring.Config) error {
 		return verbs.Errorf(op, verbs.ErrLimit, "%d blocks; at most %d", cfg.Blocks, sendring.MaxRing)
 	}
 	s := verbs.SGE{Addr: cfg.Addr, Length: uint32(cfg.Blocks * sendring.BlockSize), LKey: cfg.LKey}
-	memory, fault := q.e.env.Mem.Local(q.pd.num, s, false)
+	memory, fault := q.e.Tables.env.Mem.Local(q.pd.num, s, false)
 	if fault != mem.OK {
 		return verbs.Errorf(op, verbs.ErrAccess, "%d blocks at %#x: %v", cfg.Blocks, cfg.Addr, fault)
 	}
@@ -305,7 +305,7 @@ func (r *rings) controls(now clock.Time, e *Engine, qp *QP) {
 // push queues a completion that the queue pair itself does not make: that of a ring's control
 // entry, or of a work request that was refused.
 func (r *rings) push(now clock.Time, e *Engine, qp *QP, wc *verbs.WC) {
-	e.activity++
+	e.Events.activity++
 	e.complete(now, &transport.Completion{To: qp.q.Sent(), WC: *wc})
 	r.wake(now, e, qp.send.ID())
 }
@@ -387,14 +387,14 @@ type ringHost struct {
 // Fetch copies the memory that s names to dst. It returns false if the protection domain of the
 // ring's queue pair does not allow that.
 func (h *ringHost) Fetch(dst []byte, s verbs.SGE) bool {
-	p, fault := h.e.env.Mem.Local(h.qp.pd.num, s, false)
+	p, fault := h.e.Tables.env.Mem.Local(h.qp.pd.num, s, false)
 	return fault == mem.OK && p.Read(dst, 0)
 }
 
 // Completions returns how many completions were added to the completion queue with this number. ok
 // is false if no queue pair of the ring's protection domain uses this queue.
 func (h *ringHost) Completions(number uint32) (uint32, bool) {
-	c := h.e.cqs[number]
+	c := h.e.Tables.cqs[number]
 	if c == nil || !h.shares(c) {
 		return 0, false
 	}
@@ -407,7 +407,7 @@ func (h *ringHost) shares(c *CQ) bool {
 	if c.sharer != nil && !c.sharer.dead && c.sharer.pd == pd {
 		return true
 	}
-	for _, qp := range h.e.order {
+	for _, qp := range h.e.Tables.order {
 		if qp.pd == pd && (qp.send == c || qp.recv == c) {
 			c.sharer = qp
 			return true
@@ -419,7 +419,7 @@ func (h *ringHost) shares(c *CQ) bool {
 // Enable moves the limit of the managed ring of queue pair n. It returns false if n has no such
 // ring, or is not in the protection domain of the ring that executes the ENABLE.
 func (h *ringHost) Enable(n wire.QPN, index uint32) bool {
-	to := h.e.qps[n]
+	to := h.e.Tables.qps[n]
 	if to == nil || to.pd != h.qp.pd || to.ring == nil || !to.ring.Config().Managed {
 		return false
 	}
@@ -433,7 +433,7 @@ func (h *ringHost) Enable(n wire.QPN, index uint32) bool {
 // EnableReceives lets queue pair n use its receives again, as transport.QP.EnableReceives says. n
 // must be in the same protection domain as the ring.
 func (h *ringHost) EnableReceives(n wire.QPN, index uint32, narrow bool) bool {
-	to := h.e.qps[n]
+	to := h.e.Tables.qps[n]
 	return to != nil && to.pd == h.qp.pd && to.q.EnableReceives(index, narrow)
 }
 

@@ -65,7 +65,7 @@ func TestRingRefuses(t *testing.T) {
 		}},
 		"RECV_ENABLE, foreign": {entry: func(r *ringed, _ *QP) sendring.Entry {
 			_, qp := foreign(r)
-			other, n := r.e.qps[wire.QPN(qp)], 0
+			other, n := r.e.Tables.qps[wire.QPN(qp)], 0
 			if err := other.ToInit(verbs.ToInit{}); err != nil {
 				r.t.Fatal(err)
 			}

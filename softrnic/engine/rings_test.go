@@ -312,7 +312,7 @@ func TestRingOverflowsItsQueue(t *testing.T) {
 		}
 		r.run(second)
 		failed := false
-		for ev, ok := r.e.NextAsyncEvent(); ok; ev, ok = r.e.NextAsyncEvent() {
+		for ev, ok := r.e.Events.NextAsyncEvent(); ok; ev, ok = r.e.Events.NextAsyncEvent() {
 			failed = failed || ev.Kind == verbs.EventCQErr && ev.CQ == small.ID()
 		}
 		if attr, err := q.Query(); !failed || err != nil || attr.State != verbs.StateError {

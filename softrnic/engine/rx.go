@@ -39,7 +39,7 @@ func (r *receivePath) touch(now clock.Time, qp *QP) {
 // so that Tick sends them. Frame splits a super-frame into its packets in place, which overwrites
 // its bytes.
 func (e *Engine) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Batch) {
-	if !e.up {
+	if !e.Tables.up {
 		return
 	}
 	if f.Open != nil {
@@ -75,7 +75,7 @@ func (e *Engine) flushTouched(now clock.Time, out *packetio.Batch) {
 
 // receive checks one packet and passes it to its queue pair.
 func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
-	if mine, other := e.isMyMAC(b); !mine {
+	if mine, other := e.Port.isMyMAC(b); !mine {
 		if other {
 			e.counters.RxNotMine++
 		}
@@ -86,7 +86,7 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 		if !errors.Is(err, wire.ErrNotRoCE) {
 			e.counters.RxMalformed++
 		} else if b[0]&1 != 0 {
-			e.groups.queried(now, b, e.cfg.Rand)
+			e.Tables.groups.queried(now, b, e.cfg.Rand)
 		}
 		return
 	}
@@ -98,7 +98,7 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 		return
 	}
 	if f.Eth.Dst.IsMulticast() {
-		e.groups.of(f).receive(e, now, b, f, out)
+		e.Tables.groups.of(f).receive(e, now, b, f, out)
 		return
 	}
 	if f.BTH.DestQP == gsiQPN {
@@ -112,7 +112,7 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 // the encoding.
 func (r *receivePath) open(now clock.Time, e *Engine, o *packetio.Open, out *packetio.Batch) {
 	f := &o.Frame
-	if f.Eth.Dst != e.cfg.MAC || !e.isMine(destGID(f)) && !e.wasMine(f) {
+	if f.Eth.Dst != e.cfg.MAC || !e.Port.isMine(destGID(f)) && !e.Tables.wasMine(f) {
 		e.counters.RxNotMine++
 		return
 	}
@@ -153,9 +153,9 @@ func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	c := &e.counters
 	mine := false
 	if f.Eth.Dst.IsMulticast() {
-		mine = e.groups.of(f) != nil
+		mine = e.Tables.groups.of(f) != nil
 	} else {
-		mine = e.isMine(destGID(f)) || e.wasMine(f)
+		mine = e.Port.isMine(destGID(f)) || e.Tables.wasMine(f)
 	}
 	// The NIC has no address in any VLAN. VLAN 0 means no VLAN: the tag only carries a priority
 	// (IEEE 802.1Q).
@@ -164,7 +164,7 @@ func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 		return false
 	}
 	if !e.cfg.NoICRCCheck && !e.rx.sealer.Check(b) {
-		e.saw(f, "corrupt")
+		e.Tables.saw(f, "corrupt")
 		c.RxIcrcErr++
 		return false
 	}
@@ -188,7 +188,7 @@ func (t *tables) wasMine(f *wire.Frame) bool {
 // It returns the queue pair, or nil for a packet that it drops and counts.
 func (e *Engine) accept(f *wire.Frame) *QP {
 	c := &e.counters
-	qp := e.qps[f.BTH.DestQP]
+	qp := e.Tables.qps[f.BTH.DestQP]
 	if qp == nil || !qp.receives() {
 		c.RxUnknownQP++
 		return nil
@@ -198,12 +198,12 @@ func (e *Engine) accept(f *wire.Frame) *QP {
 		return nil
 	}
 	if qp.connected() && !qp.route.fromPeer(f) {
-		e.saw(f, "wrong peer")
+		e.Tables.saw(f, "wrong peer")
 		c.RxWrongPeer++
 		return nil
 	}
 	if !verbs.SamePartition(f.BTH.PKey, qp.pkey) {
-		e.saw(f, "P_Key")
+		e.Tables.saw(f, "P_Key")
 		c.RxPkeyErr++
 		return nil
 	}

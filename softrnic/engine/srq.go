@@ -37,11 +37,11 @@ func (p *PD) createSRQ(x *XRCD, c *CQ, init verbs.SRQInit) (*SRQ, error) {
 		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d work requests; at most %d", init.MaxWR, l.QPWR)
 	case init.MaxSGE > l.SGE:
 		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d scatter/gather elements; at most %d", init.MaxSGE, l.SGE)
-	case len(e.srqs) >= l.SRQs:
-		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d shared receive queues exist", len(e.srqs))
+	case len(e.Tables.srqs) >= l.SRQs:
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d shared receive queues exist", len(e.Tables.srqs))
 	}
-	n := (e.nextSRQ + 1) & wire.MaxSRQN
-	for ; e.srqs[n] != nil || n == 0; n = (n + 1) & wire.MaxSRQN { // ends, because there are fewer queues than numbers
+	n := (e.Tables.nextSRQ + 1) & wire.MaxSRQN
+	for ; e.Tables.srqs[n] != nil || n == 0; n = (n + 1) & wire.MaxSRQN { // ends, because there are fewer queues than numbers
 	}
 	var s *transport.SRQ
 	var err error
@@ -58,8 +58,8 @@ func (p *PD) createSRQ(x *XRCD, c *CQ, init verbs.SRQInit) (*SRQ, error) {
 		x.srqs++
 		c.refs++
 	}
-	e.nextSRQ = n
-	e.srqs[n] = srq
+	e.Tables.nextSRQ = n
+	e.Tables.srqs[n] = srq
 	p.srqs++
 	return srq, nil
 }
@@ -120,6 +120,6 @@ func (s *SRQ) Destroy() error {
 		s.xrcd.srqs--
 		s.cq.refs--
 	}
-	delete(s.e.srqs, s.num)
+	delete(s.e.Tables.srqs, s.num)
 	return nil
 }

@@ -18,7 +18,7 @@ func newSRQ(t testing.TB, s *side, init verbs.SRQInit) *SRQ {
 
 func drainEvents(e *Engine) (kinds []verbs.AsyncKind) {
 	for {
-		ev, ok := e.NextAsyncEvent()
+		ev, ok := e.Events.NextAsyncEvent()
 		if !ok {
 			return kinds
 		}
@@ -96,7 +96,7 @@ func TestSharedReceives(t *testing.T) {
 			t.Fatalf("message %d: %+v, %v", i, attr, err)
 		}
 		limit := 0
-		for ev, ok := p.b.e.NextAsyncEvent(); ok; ev, ok = p.b.e.NextAsyncEvent() {
+		for ev, ok := p.b.e.Events.NextAsyncEvent(); ok; ev, ok = p.b.e.Events.NextAsyncEvent() {
 			if ev.Kind != verbs.EventSRQLimit || ev.SRQ != srq.num {
 				t.Errorf("event %+v", ev)
 			}

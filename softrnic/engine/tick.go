@@ -27,7 +27,7 @@ func (e *Engine) Deadline() clock.Time {
 	_, event := e.moderated.due.Next()
 	at = clock.Min(clock.Min(at, event), clock.Min(e.tx.arrival(), e.tx.trimAt))
 	at = clock.Min(at, e.verbFaults.deadline())
-	return clock.Min(at, clock.Min(clock.Min(e.gsi.deadline(), e.groups.due), e.rings.deadline()))
+	return clock.Min(at, clock.Min(clock.Min(e.gsi.deadline(), e.Tables.groups.due), e.rings.deadline()))
 }
 
 // Tick handles the deadlines that are due: it ends the receive batch, raises delayed events of
@@ -36,14 +36,14 @@ func (e *Engine) Deadline() clock.Time {
 // each round it serves each of them once, and begins behind the one that it served last. It stops when it has built maxTickFrames
 // frames or has made maxTickRounds rounds. If more work is due, Deadline is due at once.
 func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
-	if !e.up {
+	if !e.Tables.up {
 		return
 	}
 	e.EndBatch(now, out)
 	e.verbFaults.tick(now, e, out)
-	e.moderated.tick(now, &e.events)
+	e.moderated.tick(now, &e.Events)
 	e.gsi.tick(now, out)
-	e.groups.tick(now, out)
+	e.Tables.groups.tick(now, out)
 	e.rings.tick(now, e, out)
 	e.tx.trim(now)
 	for range maxTickRounds {

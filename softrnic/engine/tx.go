@@ -41,7 +41,7 @@ func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 			e.raise(verbs.AsyncEvent{Kind: verbs.EventCQErr, CQ: c.q.ID()})
 			c.breakSRQs()
 		}
-		for _, user := range e.order {
+		for _, user := range e.Tables.order {
 			if user.send != c && user.recv != c || !user.live() {
 				continue
 			}
@@ -57,7 +57,7 @@ func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 func (e *Engine) carryOut(now clock.Time, qp *QP, out *packetio.Batch) {
 	a := &e.acts
 	if len(a.Done) > 0 {
-		e.activity++
+		e.Events.activity++
 		e.rings.completed(now, e, qp)
 	}
 	if srq := qp.taking(); srq != nil && srq.s.LimitReached() {
@@ -101,7 +101,7 @@ func enqueue(now clock.Time, e *Engine, d *transport.Completion) {
 	if pushed && q.Deadline() == due {
 		return
 	}
-	c := e.cqs[q.ID()]
+	c := e.Tables.cqs[q.ID()]
 	if c != nil {
 		e.moderated.due.Set(c.place, q.Deadline())
 	}
@@ -207,7 +207,7 @@ func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 	}
 	port := r.udp.SrcPort
 	if p.AH != 0 {
-		ah := e.ahs[p.AH]
+		ah := e.Tables.ahs[p.AH]
 		if ah == nil {
 			return
 		}
@@ -220,19 +220,19 @@ func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 		f.SetECN(wire.NotECT)
 	}
 	p.Packet.BTH.PKey = qp.pkey
-	if !r.local && !e.holds(f, &p.Packet) {
+	if !r.local && !e.Port.holds(f, &p.Packet) {
 		e.counters.TooLong++
 		return
 	}
 	b := e.tx.emit(&p.Packet, r, out, &e.counters)
-	if r.group && e.groups.byGID[destGID(f)] != nil {
+	if r.group && e.Tables.groups.byGID[destGID(f)] != nil {
 		e.tx.repeat(b)
 	}
 }
 
 // opens reports whether packets of the queue pair leave open: those that only their peer looks at.
 func (q *QP) opens(e *Engine) bool {
-	return e.tx.pages != nil && q.connected() && !q.route.local && !e.shrunk && e.cfg.Congestion == nil
+	return e.tx.pages != nil && q.connected() && !q.route.local && !e.Port.shrunk && e.cfg.Congestion == nil
 }
 
 // arrival returns when the next packet of the NIC to itself arrives.

@@ -138,7 +138,7 @@ func (f *verbFaults) take(now clock.Time, e *Engine, d *transport.Completion) (k
 	if d.WC.Status == verbs.Success {
 		status, later, id = e.Hooks.Faults.Completion(now, d.WC.QPN)
 	}
-	if qp := e.qps[d.WC.QPN]; status != verbs.Success && qp != nil {
+	if qp := e.Tables.qps[d.WC.QPN]; status != verbs.Success && qp != nil {
 		d.WC.Status, d.WC.VendorErr = status, uint32(reason.InjectedStatus)
 		qp.q.Notes().Add(reason.Note{
 			At: now, Kind: reason.Failed, Code: reason.InjectedStatus, Status: status, WR: reason.WorkRequest{ID: d.WC.ID}, Text: "fault " + id,
@@ -163,7 +163,7 @@ func (f *verbFaults) take(now clock.Time, e *Engine, d *transport.Completion) (k
 func (f *verbFaults) release(now clock.Time, e *Engine, until clock.Time) {
 	for len(f.late.heap) > 0 && f.late.deadline() <= until {
 		c := f.late.pop()
-		e.activity++
+		e.Events.activity++
 		enqueue(now, e, &c.d)
 		e.rings.wake(now, e, c.d.To.CQ().ID())
 	}
@@ -177,7 +177,7 @@ func (f *verbFaults) tick(now clock.Time, e *Engine, out *packetio.Batch) {
 	if f.late.deadline() > now {
 		return
 	}
-	qp := e.qps[f.late.heap[0].d.WC.QPN]
+	qp := e.Tables.qps[f.late.heap[0].d.WC.QPN]
 	f.release(now, e, now)
 	if qp != nil {
 		e.apply(now, qp, out)

@@ -82,10 +82,10 @@ func TestLateCompletions(t *testing.T) {
 	if wc := p.a.poll(t); len(wc) != 0 {
 		t.Errorf("too early: %+v", wc)
 	}
-	before := p.a.e.Activity()
+	before := p.a.e.Events.Activity()
 	p.a.e.Tick(due, &p.a.out)
 	wc := p.a.poll(t)
-	if len(wc) != 3 || wc[0].ID != 1 || wc[1].ID != 2 || wc[2].ID != 3 || p.a.e.Activity() == before {
+	if len(wc) != 3 || wc[0].ID != 1 || wc[1].ID != 2 || wc[2].ID != 3 || p.a.e.Events.Activity() == before {
 		t.Errorf("%+v", wc)
 	}
 	plan.Clear(0)

@@ -23,14 +23,14 @@ var _ transport.XRCDomain = (*XRCD)(nil)
 // Alloc makes x, a zero value, a domain of a NIC. There may be as many as protection domains.
 func (x *XRCD) Alloc(e *Engine) error {
 	const op = "alloc XRCD"
-	if err := e.running(op); err != nil {
+	if err := e.Tables.running(op); err != nil {
 		return err
 	}
-	if most := e.cfg.Limits.PDs; len(e.xrcds) >= most {
+	if most := e.cfg.Limits.PDs; len(e.Tables.xrcds) >= most {
 		return verbs.Errorf(op, verbs.ErrLimit, "%d XRC domains exist", most)
 	}
 	x.e = e
-	e.xrcds[x] = struct{}{}
+	e.Tables.xrcds[x] = struct{}{}
 	return nil
 }
 
@@ -44,7 +44,7 @@ func (x *XRCD) Dealloc() error {
 		return verbs.Errorf(op, verbs.ErrBusy, "destroy its %d targets and %d shared receive queues first", x.targets, x.srqs)
 	}
 	x.dead = true
-	delete(x.e.xrcds, x)
+	delete(x.e.Tables.xrcds, x)
 	return nil
 }
 
@@ -53,7 +53,7 @@ func (x *XRCD) Ended() bool { return x.dead }
 
 // Find returns the queue that a request to a target of the domain names; see transport.XRCDomain.
 func (x *XRCD) Find(n uint32) (srq *transport.SRQ, inside bool) {
-	s := x.e.srqs[n]
+	s := x.e.Tables.srqs[n]
 	if s == nil || s.xrcd == nil {
 		return nil, false
 	}
@@ -83,7 +83,7 @@ func (x *XRCD) CreateTarget(init verbs.QPInit) (*QP, error) {
 // drop removes the completions of target n from the completion queues of the domain's shared receive queues.
 func (x *XRCD) drop(n wire.QPN) {
 	done := map[*CQ]bool{} // many queues may share one
-	for _, s := range x.e.srqs {
+	for _, s := range x.e.Tables.srqs {
 		if s.xrcd == x && !done[s.cq] {
 			done[s.cq] = true
 			s.cq.q.Drop(n)
@@ -108,14 +108,14 @@ func (q *QP) taking() *SRQ {
 // the order of their numbers.
 func (c *CQ) breakSRQs() {
 	var of []uint32
-	for n, s := range c.e.srqs {
+	for n, s := range c.e.Tables.srqs {
 		if s.cq == c {
 			of = append(of, n)
 		}
 	}
 	slices.Sort(of)
 	for _, n := range of {
-		c.e.srqs[n].s.Break()
+		c.e.Tables.srqs[n].s.Break()
 		c.e.raise(verbs.AsyncEvent{Kind: verbs.EventSRQErr, SRQ: n})
 	}
 }

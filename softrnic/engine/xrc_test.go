@@ -121,7 +121,7 @@ func TestXRCEnds(t *testing.T) {
 	}
 	wantErr(t, "twice", p.domain.Dealloc(), verbs.ErrClosed)
 	wantErr(t, "a target of a dead domain", failed(p.domain.CreateTarget(verbs.QPInit{Type: verbs.XRCTarget})), verbs.ErrClosed)
-	if o := p.b.e.Objects(); o.QPs != 1 || o.SRQs != 0 {
+	if o := p.b.e.Tables.Objects(); o.QPs != 1 || o.SRQs != 0 {
 		t.Errorf("%+v is left", o)
 	}
 }
@@ -239,7 +239,7 @@ func TestXRCOverrunOrder(t *testing.T) {
 	}
 	p.b.cq.breakSRQs()
 	n, last := 0, uint32(0)
-	for ev, ok := p.b.e.NextAsyncEvent(); ok; ev, ok = p.b.e.NextAsyncEvent() {
+	for ev, ok := p.b.e.Events.NextAsyncEvent(); ok; ev, ok = p.b.e.Events.NextAsyncEvent() {
 		if n++; ev.Kind != verbs.EventSRQErr || ev.SRQ <= last {
 			t.Errorf("%+v after queue %d", ev, last)
 		}

@@ -23,7 +23,7 @@ func asProgram() {
 }
 
 func (h *house) objects(nic int) (o engine.Objects) {
-	h.dev[nic].With(func(e *engine.Engine) { o = e.Objects() })
+	h.dev[nic].With(func(e *engine.Engine) { o = e.Tables.Objects() })
 	return o
 }
 

@@ -69,7 +69,7 @@ func TestDeathInAHandshake(t *testing.T) {
 	if err := r.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if n := srv.Engine().Objects().QPs; n != 1 {
+	if n := srv.Engine().Tables.Objects().QPs; n != 1 {
 		t.Errorf("%d queue pairs are left, want that of the last client", n)
 	}
 }
@@ -133,7 +133,7 @@ func TestManyUnfinishedHandshakes(t *testing.T) {
 	if err := r.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if n := srv.Engine().Objects().QPs; n != 1 {
+	if n := srv.Engine().Tables.Objects().QPs; n != 1 {
 		t.Errorf("%d queue pairs are left, want that of the last client", n)
 	}
 }

@@ -168,7 +168,7 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	})
-	if n := r.srv.Engine().Objects().QPs; n != 0 {
+	if n := r.srv.Engine().Tables.Objects().QPs; n != 0 {
 		t.Errorf("%d queue pairs are left", n)
 	}
 }

@@ -44,7 +44,7 @@ func TestLanes(t *testing.T) {
 			r := newRig(t, memservice.Config{})
 			var before engine.Objects
 			r.client(func(ctx verbs.Context, m rdmacm.Manager) {
-				before = r.srv.Engine().Objects()
+				before = r.srv.Engine().Tables.Objects()
 				res, err := r.run(ctx, m, cfg)
 				if err != nil {
 					t.Fatal(err)
@@ -59,10 +59,10 @@ func TestLanes(t *testing.T) {
 			if err := r.Settle(time.Second); err != nil {
 				t.Fatal(err)
 			}
-			if after := r.srv.Engine().Objects(); after != before {
+			if after := r.srv.Engine().Tables.Objects(); after != before {
 				t.Errorf("server has %+v, before the run %+v", after, before)
 			}
-			if left := r.cli.Engine().Objects(); left != (engine.Objects{}) {
+			if left := r.cli.Engine().Tables.Objects(); left != (engine.Objects{}) {
 				t.Errorf("client has %+v left", left)
 			}
 		})

@@ -71,7 +71,7 @@ func TestRunsLeaveNothing(t *testing.T) {
 	r := newRig(t, memservice.Config{})
 	var before engine.Objects
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
-		before = r.srv.Engine().Objects()
+		before = r.srv.Engine().Tables.Objects()
 		for _, test := range perf.Tests() {
 			if test == perf.Contend || test == perf.Locks {
 				continue // the connection is one to the memory service, which keeps connections
@@ -85,10 +85,10 @@ func TestRunsLeaveNothing(t *testing.T) {
 	if err := r.Settle(time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if after := r.srv.Engine().Objects(); after != before {
+	if after := r.srv.Engine().Tables.Objects(); after != before {
 		t.Errorf("server has %+v, before the runs %+v", after, before)
 	}
-	if left := r.cli.Engine().Objects(); left != (engine.Objects{}) {
+	if left := r.cli.Engine().Tables.Objects(); left != (engine.Objects{}) {
 		t.Errorf("client has %+v left", left)
 	}
 }
@@ -131,7 +131,7 @@ func TestServerDies(t *testing.T) {
 					t.Errorf("error %v, want a completion error that says what to look at", err)
 				}
 			})
-			if left := r.cli.Engine().Objects(); left != (engine.Objects{}) {
+			if left := r.cli.Engine().Tables.Objects(); left != (engine.Objects{}) {
 				t.Errorf("client has %+v left", left)
 			}
 		})
@@ -222,7 +222,7 @@ func TestServerForgetsTheOldest(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if n := r.srv.Engine().Objects().QPs; n > 256 {
+	if n := r.srv.Engine().Tables.Objects().QPs; n > 256 {
 		t.Errorf("%d queue pairs", n)
 	}
 }

@@ -172,7 +172,7 @@ func TestCompletionsGoToTheirThreads(t *testing.T) {
 	if len(seen) != threads*rounds || !seen[threads*rounds-1] {
 		t.Errorf("%d different sums, want %d", len(seen), threads*rounds)
 	}
-	if left, none := r.Host("cn0").Engine().Objects(), (engine.Objects{}); left != none {
+	if left, none := r.Host("cn0").Engine().Tables.Objects(), (engine.Objects{}); left != none {
 		t.Errorf("left on the NIC: %+v", left)
 	}
 }

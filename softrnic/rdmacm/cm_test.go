@@ -199,7 +199,7 @@ func TestThousandCycles(t *testing.T) {
 	awaitNothing(t, a, b)
 	for _, h := range []*host{a, b} {
 		h.dev.With(func(e *engine.Engine) {
-			if o := e.Objects(); o.QPs != 0 {
+			if o := e.Tables.Objects(); o.QPs != 0 {
 				t.Errorf("%d queue pairs are left", o.QPs)
 			}
 		})

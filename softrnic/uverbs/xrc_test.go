@@ -112,7 +112,7 @@ func xrcFile(t testing.TB) string {
 
 // objects are those of a NIC.
 func (h *house) objects(nic int) (o engine.Objects) {
-	h.devices[nic].With(func(e *engine.Engine) { o = e.Objects() })
+	h.devices[nic].With(func(e *engine.Engine) { o = e.Tables.Objects() })
 	return o
 }
 

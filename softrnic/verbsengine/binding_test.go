@@ -243,7 +243,7 @@ func TestCloseDestroysAll(t *testing.T) {
 	o := newObjects(t, ctx)
 	must(t, ctx.Close())
 	must(t, ctx.Close())
-	if left := b.e.Objects(); left != (engine.Objects{}) {
+	if left := b.e.Tables.Objects(); left != (engine.Objects{}) {
 		t.Errorf("left %+v", left)
 	}
 	var wc [1]verbs.WC

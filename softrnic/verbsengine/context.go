@@ -117,7 +117,7 @@ func (w *asyncWait) Ready(e *engine.Engine) bool {
 	if w.ctx.closed {
 		return true
 	}
-	w.ev, w.got = e.NextAsyncEvent()
+	w.ev, w.got = e.Events.NextAsyncEvent()
 	return w.got
 }
 
@@ -129,7 +129,7 @@ func (c *Context) Close() error {
 		return nil
 	}
 	c.closed = true
-	e.Notify()
+	e.Events.Notify()
 	c.cm.close(now, e, out)
 	var errs []error
 	qps, mrs := c.objects()

@@ -69,7 +69,7 @@ func TestWindowsAndDeviceMemory(t *testing.T) {
 	_, err = w.RKey()
 	wantErr(t, "window after close", err, verbs.ErrClosed)
 	wantErr(t, "alloc after close", func() error { _, err := ctx.AllocDM(8); return err }(), verbs.ErrClosed)
-	if o := b.e.Objects(); o != (engine.Objects{}) {
+	if o := b.e.Tables.Objects(); o != (engine.Objects{}) {
 		t.Errorf("left: %+v", o)
 	}
 }

@@ -96,7 +96,7 @@ func TestSharedXRCD(t *testing.T) {
 	wantErr(t, "a handle after close", h.Dealloc(), verbs.ErrClosed)
 	_, err = ctx.ShareXRCD(x)
 	wantErr(t, "a domain for a closed context", err, verbs.ErrClosed)
-	if n := shell.e.Objects().XRCDs; n != 1 {
+	if n := shell.e.Tables.Objects().XRCDs; n != 1 {
 		t.Errorf("%d domains", n)
 	}
 	if err := x.Dealloc(); err != nil {

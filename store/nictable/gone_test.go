@@ -76,7 +76,7 @@ func TestProgramsOfClientsThatHaveGone(t *testing.T) {
 							break
 						}
 					}
-					if o := g.Host("md0").Engine().Objects(); o.CQs > 6*programs+most {
+					if o := g.Host("md0").Engine().Tables.Objects(); o.CQs > 6*programs+most {
 						t.Errorf("the server's NIC has %d queue pairs, %d completion queues; want those of %d programs", o.QPs, o.CQs, programs)
 					}
 					return nil

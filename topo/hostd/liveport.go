@@ -172,8 +172,8 @@ func (p *livePort) read() error {
 	}
 	p.table.update(now.Addrs)
 	p.dev.With(func(e *engine.Engine) {
-		e.SetEnabled(now.Up)
-		e.SetMTU(min(now.MTU, p.link.Info().MTU, p.most))
+		e.Port.SetEnabled(now.Up)
+		e.Port.SetMTU(min(now.MTU, p.link.Info().MTU, p.most))
 	})
 	err = p.show()
 	p.dev.With(func(e *engine.Engine) { e.SetGIDs(p.table.gids) })

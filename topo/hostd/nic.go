@@ -48,7 +48,7 @@ func (h *Host) setNIC(state string) error {
 }
 
 func (h *Host) nicUp() (up bool) {
-	h.dev.With(func(e *engine.Engine) { up = e.IsUp() })
+	h.dev.With(func(e *engine.Engine) { up = e.Tables.IsUp() })
 	return up
 }
 
@@ -103,7 +103,7 @@ func (h *Host) applyTear() {
 		f = mem.SeededTear(t.Seed, t.Probability, t.Pause)
 	}
 	h.dev.With(func(e *engine.Engine) {
-		if table := e.Mem(); table != nil {
+		if table := e.Tables.Mem(); table != nil {
 			table.SetTear(f)
 		}
 	})

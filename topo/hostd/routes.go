@@ -156,11 +156,11 @@ func (h *Host) Status() Status {
 	st.Programs, st.Shared, st.Quotas, st.Refusals = h.ipc.Clients(), h.ipc.Shared(), h.ipc.Quotas(), h.ipc.Refusals()
 	nic := NICStatus{State: StateDown, MAC: h.self.MAC.String(), Port: h.port.Info(), Addresses: []string{}}
 	h.dev.With(func(e *engine.Engine) {
-		if e.IsUp() {
+		if e.Tables.IsUp() {
 			nic.State = StateUp
 		}
-		nic.Link, nic.MTU = e.LinkUp(), e.Config().LinkMTU
-		st.Objects = e.Objects()
+		nic.Link, nic.MTU = e.Port.LinkUp(), e.Config().LinkMTU
+		st.Objects = e.Tables.Objects()
 		for _, g := range e.Config().GIDs {
 			if !g.IsZero() {
 				nic.Addresses = append(nic.Addresses, g.String())

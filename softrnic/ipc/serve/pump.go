@@ -56,7 +56,7 @@ func newPump(shell verbsengine.Shell, spinTime time.Duration) *pump {
 	p.driver, _ = shell.(verbsengine.Driver)
 	p.trier, _ = shell.(Trier)
 	p.with(func(e *engine.Engine) {
-		p.table = e.Mem()
+		p.table = e.Tables.Mem()
 		e.Hooks.Event = p.hear
 	})
 	return p
@@ -74,7 +74,7 @@ func (s *pump) add(p *port, e *engine.Engine) {
 	s.ports = append(s.ports, p)
 	p.ask(s.asks)
 	s.stirred = true // so that the pump, before it sleeps again, tells the application that it sleeps
-	e.Notify()
+	e.Events.Notify()
 }
 
 // end makes run return.
@@ -82,7 +82,7 @@ func (s *pump) end() {
 	s.with(func(e *engine.Engine) {
 		s.ended, s.stirred = true, true
 		e.Hooks.Event = nil
-		e.Notify()
+		e.Events.Notify()
 	})
 }
 
@@ -238,7 +238,7 @@ func (s *pump) woken(p *port) {
 	}
 	if s.spinTime > 0 || p.ctl.Rung() { // the application sends no second wake-up for the remaining bells, so the pump must serve them
 		s.stirred = true
-		e.Notify()
+		e.Events.Notify()
 	}
 }
 
@@ -268,11 +268,11 @@ func (s *pump) catchUpOnce(p *port) (more bool) {
 // carry copies completions and events to the applications. It reports whether the NIC was active
 // since the last call; if not, and if no completion waits for room, it does nothing.
 func (s *pump) carry(e *engine.Engine) bool {
-	active := s.activity != e.Activity()
+	active := s.activity != e.Events.Activity()
 	if !active && !s.crammed || len(s.ports) == 0 {
 		return false
 	}
-	s.activity, s.crammed = e.Activity(), false
+	s.activity, s.crammed = e.Events.Activity(), false
 	s.noticeDown(e)
 	for _, p := range s.ports {
 		for _, q := range p.settled {
@@ -312,11 +312,11 @@ func (s *pump) cram() {
 // noticeDown tells the applications that their objects no longer exist, if the NIC was down since
 // the last call.
 func (s *pump) noticeDown(e *engine.Engine) {
-	if s.table == e.Mem() {
+	if s.table == e.Tables.Mem() {
 		return
 	}
 	s.tell() // events of targets are for those that have them now
-	s.table = e.Mem()
+	s.table = e.Tables.Mem()
 	clear(s.qps)
 	clear(s.cqs)
 	clear(s.srqs)

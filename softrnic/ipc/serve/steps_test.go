@@ -90,8 +90,8 @@ func TestStepsOfThePump(t *testing.T) {
 		{"polled", false, func() { p.ctl.Polls.Add(1) }, polled, []string{"polled", "progress"}},
 		{"posted", false, func() { p.ctl.Ring(bell) }, posted, []string{"polled"}},
 		{"posted and polled", false, func() { p.ctl.Polls.Add(1); p.ctl.Ring(bell) }, posted, []string{"polled"}},
-		{"the NIC was active", false, func() { shell.nic.Notify() }, carried, []string{"polled", "progress"}},
-		{"active and posted", false, func() { shell.nic.Notify(); p.ctl.Ring(bell) }, carried, []string{"polled"}},
+		{"the NIC was active", false, func() { shell.nic.Events.Notify() }, carried, []string{"polled", "progress"}},
+		{"active and posted", false, func() { shell.nic.Events.Notify(); p.ctl.Ring(bell) }, carried, []string{"polled"}},
 		{"idle again", false, func() {}, idle, []string{"polled", "progress"}},
 	} {
 		shell.asked = nil
@@ -166,7 +166,7 @@ func TestHowLongThePumpPolls(t *testing.T) {
 				p.ctl.Ring(bell)
 			}
 			if c.completes[step] {
-				shell.nic.Notify()
+				shell.nic.Events.Notify()
 			}
 			if step == c.long {
 				shell.now = shell.now.Add(time.Millisecond)

@@ -100,7 +100,7 @@ func (s *xrcDomains) living(at inode) *xrcDomain {
 func (s *xrcDomains) lives(d *xrcDomain) bool { return d.table == s.incarnation() }
 
 func (s *xrcDomains) incarnation() (table *mem.Table) {
-	s.pump.with(func(e *engine.Engine) { table = e.Mem() })
+	s.pump.with(func(e *engine.Engine) { table = e.Tables.Mem() })
 	return table
 }
 
