@@ -1,4 +1,4 @@
-// Package chart tests the Helm chart, which has no Go of its own.
+// Package chart tests the Helm chart, which has no Go of its own, with the libraries of Helm.
 package chart
 
 import (
@@ -7,14 +7,16 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"text/template"
 
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -27,23 +29,31 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// values reads the default values, and sets some: paths with dots.
-func values(t *testing.T, set map[string]any) object {
+// load reads the chart as Helm does.
+func load(t *testing.T) *chart.Chart {
 	t.Helper()
-	text, err := os.ReadFile("values.yaml")
+	c, err := loader.Load(".")
 	must(t, err)
-	var v object
-	must(t, yaml.Unmarshal(text, &v))
+	must(t, c.Validate())
+	return c
+}
+
+// values returns values in which some are set: paths with dots, which must be in values.yaml.
+func values(t *testing.T, c *chart.Chart, set map[string]any) object {
+	t.Helper()
+	v := object{}
 	for path, value := range set {
-		at, words := v, strings.Split(path, ".")
-		for _, w := range words[:len(words)-1] {
-			at = at[w].(object)
-		}
-		last := words[len(words)-1]
-		if _, ok := at[last]; !ok {
+		if c.Values == nil || at(object(c.Values), path) == nil {
 			t.Fatalf("values.yaml has no %s", path)
 		}
-		at[last] = value
+		in, words := v, strings.Split(path, ".")
+		for _, w := range words[:len(words)-1] {
+			if in[w] == nil {
+				in[w] = object{}
+			}
+			in = in[w].(object)
+		}
+		in[words[len(words)-1]] = value
 	}
 	return v
 }
@@ -70,23 +80,25 @@ func objects(t *testing.T, text string) map[string]object {
 	}
 }
 
-// render renders the chart: its templates use what Go's have, and two functions of Helm's.
+// release renders the chart as `helm install` does, and checks the values by the schema.
+func release(t *testing.T, set map[string]any) (files map[string]string, err error) {
+	t.Helper()
+	c := load(t)
+	v, err := chartutil.ToRenderValues(c, values(t, c, set), chartutil.ReleaseOptions{Name: "lab", Namespace: "default", Revision: 1, IsInstall: true}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Engine{Strict: true}.Render(c, v)
+}
+
+// render renders the chart, which must work, and parses it.
 func render(t *testing.T, set map[string]any) map[string]object {
 	t.Helper()
-	files, err := filepath.Glob("templates/*.yaml")
+	files, err := release(t, set)
 	must(t, err)
-	slices.Sort(files)
-	functions := template.FuncMap{
-		"toJson": func(v any) (string, error) { text, err := json.Marshal(v); return string(text), err }, "quote": strconv.Quote,
-	}
 	var b strings.Builder
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		must(t, err)
-		one, err := template.New(f).Option("missingkey=error").Funcs(functions).Parse(string(text))
-		must(t, err)
-		b.WriteString("\n---\n")
-		must(t, one.Execute(&b, object{"Values": values(t, set)}))
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		b.WriteString("\n---\n" + files[name])
 	}
 	return objects(t, b.String())
 }
@@ -225,5 +237,32 @@ func TestSchema(t *testing.T) {
 			}
 		}
 	}
-	same("values", schema, values(t, nil))
+	same("values", schema, load(t).Values)
+}
+
+// Helm refuses what the schema does not allow.
+func TestRefused(t *testing.T) {
+	for want, set := range map[string]map[string]any{
+		"/namespace":           {"namespace": "No_Name"},
+		"/image/name":          {"image.name": "two words"},
+		"/image/pullPolicy":    {"image.pullPolicy": "Sometimes"},
+		"/logFormat":           {"logFormat": "xml"},
+		"/agent/cniBin":        {"agent.cniBin": "relative"},
+		"/agent/nodeSelector":  {"agent.nodeSelector": object{"a": 1}},
+		"/operator/toleration": {"operator.tolerations": []any{"all"}},
+		"'colour' not allowed": {"image": object{"colour": "red"}},
+	} {
+		if _, err := release(t, set); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, not %s", set, err, want)
+		}
+	}
+}
+
+// The chart says to Helm on which clusters it works: those of the guide.
+func TestVersionOfTheCluster(t *testing.T) {
+	for version, want := range map[string]bool{"v1.31.9": false, "v1.32.0": true, "v1.34.4-eks-1": true} {
+		if got := chartutil.IsCompatibleRange(load(t).Metadata.KubeVersion, version); got != want {
+			t.Errorf("%s: compatible is %v", version, got)
+		}
+	}
 }
