@@ -11,12 +11,11 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 )
 
-// observe makes the status of a rack from what is there; ready has the nodes of leaves and the names of hosts whose Pods
-// are ready. It decides alone by its arguments.
-func observe(k *v1alpha1.Rack, rack *rackfile.Rack, leaves []v1alpha1.RackLeaf, nodes []corev1.Node, ready map[string]bool, version string) {
+// observe makes the status of a rack from what is there. It decides alone by its arguments.
+func observe(k *v1alpha1.Rack, rack *rackfile.Rack, leaves []v1alpha1.RackLeaf, nodes []corev1.Node, own podsOf, version string) {
 	placed := place(k, leaves, nodes)
-	connected := connect(k, leaves, placed, ready)
-	verified := verify(k, rack, ready)
+	connected := connect(k, leaves, placed, own)
+	verified := verify(k, rack, own)
 	old(k, leaves, version)
 	switch {
 	case placed && connected && verified:
@@ -68,16 +67,21 @@ func place(k *v1alpha1.Rack, leaves []v1alpha1.RackLeaf, nodes []corev1.Node) bo
 	return len(gone)+len(silent) == 0
 }
 
+// unschedulable is the reason of a condition that waits for a Pod for which the scheduler finds no place.
+const unschedulable = "Unschedulable"
+
 // connect sets the condition Connected.
-func connect(k *v1alpha1.Rack, leaves []v1alpha1.RackLeaf, placed bool, ready map[string]bool) bool {
-	n, trouble := 0, ""
+func connect(k *v1alpha1.Rack, leaves []v1alpha1.RackLeaf, placed bool, own podsOf) bool {
+	n, reason, trouble := 0, "LinkDown", ""
 	for i := range leaves {
 		l := &leaves[i]
 		up, first := l.Status.Up()
-		switch {
+		switch name := leafOn(l.Spec.Node); {
 		case l.Status.Refused != "":
 			trouble = l.Spec.Leaf + ": " + l.Status.Refused
-		case !ready[leafOn(l.Spec.Node)]:
+		case own.waits[name] != "":
+			reason, trouble = unschedulable, fmt.Sprintf("%s cannot be on node %s: %s", l.Spec.Leaf, l.Spec.Node, own.waits[name])
+		case !own.ready[name]:
 			trouble = l.Spec.Leaf + " is not ready"
 		case !up:
 			trouble = l.Spec.Leaf + ": " + first
@@ -87,7 +91,7 @@ func connect(k *v1alpha1.Rack, leaves []v1alpha1.RackLeaf, placed bool, ready ma
 	}
 	k.Status.Leaves = fmt.Sprintf("%d/%d", n, len(leaves))
 	if trouble != "" {
-		set(k, v1alpha1.ConditionConnected, false, "LinkDown", trouble)
+		set(k, v1alpha1.ConditionConnected, false, reason, trouble)
 		return false
 	}
 	set(k, v1alpha1.ConditionConnected, true, "Connected", fmt.Sprintf("all ports and trunks of %d leaves are up", len(leaves)))
@@ -95,16 +99,21 @@ func connect(k *v1alpha1.Rack, leaves []v1alpha1.RackLeaf, placed bool, ready ma
 }
 
 // verify sets the condition Verified.
-func verify(k *v1alpha1.Rack, rack *rackfile.Rack, ready map[string]bool) bool {
+func verify(k *v1alpha1.Rack, rack *rackfile.Rack, own podsOf) bool {
 	var missing []string
+	reason, why := "HostsNotReady", ""
 	for _, name := range rack.HostNames() {
-		if !ready[name] {
-			missing = append(missing, name)
+		if own.ready[name] {
+			continue
+		}
+		missing = append(missing, name)
+		if text := own.waits[name]; text != "" && why == "" {
+			reason, why = unschedulable, fmt.Sprintf("; %s cannot be on its node: %s", name, text)
 		}
 	}
 	k.Status.Hosts = fmt.Sprintf("%d/%d", len(rack.Hosts)-len(missing), len(rack.Hosts))
 	if len(missing) > 0 {
-		set(k, v1alpha1.ConditionVerified, false, "HostsNotReady", "not ready: "+strings.Join(missing, " "))
+		set(k, v1alpha1.ConditionVerified, false, reason, "not ready: "+strings.Join(missing, " ")+why)
 		return false
 	}
 	set(k, v1alpha1.ConditionVerified, true, "Verified", "all hosts answer, and compute hosts have reached all memory hosts by WRITE, READ, CAS and FAA")

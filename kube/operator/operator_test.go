@@ -116,7 +116,7 @@ func TestOwners(t *testing.T) {
 		if c.owner != nil {
 			must(t, controllerutil.SetControllerReference(c.owner, p, scheme))
 		}
-		if w.has(k, p) != c.has || w.had(k, p) != c.had || w.ready(k, []corev1.Pod{*p})["cn0"] != c.has {
+		if w.has(k, p) != c.has || w.had(k, p) != c.had || w.say(k, []corev1.Pod{*p}).ready["cn0"] != c.has {
 			t.Errorf("%s: has %v, had %v", what, w.has(k, p), w.had(k, p))
 		}
 	}

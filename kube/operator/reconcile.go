@@ -126,7 +126,7 @@ func (r *Reconciler) bring(ctx context.Context, k *v1alpha1.Rack) error {
 	if err != nil {
 		return err
 	}
-	observe(k, rack, leaves, nodes.Items, own.ready(k, pods.Items), r.Version)
+	observe(k, rack, leaves, nodes.Items, own.say(k, pods.Items), r.Version)
 	return nil
 }
 

@@ -70,18 +70,55 @@ func (w workloads) had(k *v1alpha1.Rack, p *corev1.Pod) bool {
 // leafOn is the name of the leaf on a node among what is ready; no host has such a name.
 func leafOn(node string) string { return "leaf on " + node }
 
-// ready returns the Pods of a rack that are ready: leaves by leafOn of their nodes, hosts by their names.
-func (w workloads) ready(k *v1alpha1.Rack, pods []corev1.Pod) map[string]bool {
-	ready := make(map[string]bool)
+// podsOf is what the Pods of a rack say: those of leaves by leafOn of their nodes, those of hosts by the hosts' names.
+type podsOf struct {
+	ready map[string]bool
+	waits map[string]string // why the scheduler finds no place
+}
+
+// say returns what the Pods of a rack say.
+func (w workloads) say(k *v1alpha1.Rack, pods []corev1.Pod) podsOf {
+	own := podsOf{ready: make(map[string]bool), waits: make(map[string]string)}
 	for i := range pods {
 		p := &pods[i]
-		if podReady(p) && w.has(k, p) {
-			name := p.Labels[v1alpha1.LabelHost]
-			if p.Labels[v1alpha1.LabelRole] == v1alpha1.RoleLeaf {
-				name = leafOn(p.Spec.NodeName)
-			}
-			ready[name] = true
+		if !w.has(k, p) {
+			continue
+		}
+		name := p.Labels[v1alpha1.LabelHost]
+		if p.Labels[v1alpha1.LabelRole] == v1alpha1.RoleLeaf {
+			name = leafOn(nodeOf(p))
+		}
+		if podReady(p) {
+			own.ready[name] = true
+		} else if text := unplaced(p); text != "" {
+			own.waits[name] = text
 		}
 	}
-	return ready
+	return own
+}
+
+// unplaced returns what the scheduler says of a Pod for which it finds no place.
+func unplaced(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// nodeOf returns the node of a DaemonSet's Pod, also before the scheduler has placed it: the cluster asks for it by its name.
+func nodeOf(p *corev1.Pod) string {
+	a := p.Spec.Affinity
+	if p.Spec.NodeName != "" || a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return p.Spec.NodeName
+	}
+	for _, t := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, f := range t.MatchFields {
+			if f.Key == metav1.ObjectNameField && len(f.Values) == 1 {
+				return f.Values[0]
+			}
+		}
+	}
+	return ""
 }
