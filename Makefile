@@ -245,9 +245,9 @@ kube-test: suites ## vet and test the module kube, all that needs no programs of
 	@cd kube && $(GO) vet ./...
 	@$(SUITES) kube
 
-# RDMALAB_KUBE_CACHE has the programs of Kubernetes; the first run builds them, which takes ten minutes of a processor.
+# RDMALAB_KUBE_CACHE has the programs of Kubernetes, and kwok; the first run builds them, which takes thirteen minutes of a processor.
 .PHONY: e2e-kube
-e2e-kube: kube suites ## racks on a cluster of two real kubelets (root; etcd-server, containerd, runc, containernetworking-plugins, iptables, perftest)
+e2e-kube: kube suites ## racks on two real kubelets, and on 100 played nodes (root; etcd-server, containerd, runc, containernetworking-plugins, iptables, perftest)
 	@$(KUBE) -o ../bin/ ./e2e/pause ./e2e/driver
 	@$(subst kube/version.version=$(VERSION),kube/version.version=next,$(KUBE)) -o ../bin/next/ ./cmd/rdmalab-kube
 	@bin=$$(kube/e2e/binaries.sh) && export RDMALAB_KUBE_BIN="$$bin" RDMALAB_KUBE_OUT=$(CURDIR)/bin && \

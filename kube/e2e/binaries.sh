@@ -1,22 +1,30 @@
 #!/bin/sh
-# Builds the Kubernetes programs that e2e/kube runs, once, into a cache folder, from the Go module k8s.io/kubernetes.
+# Builds the Kubernetes programs that the suites below kube/e2e run, once, into a cache folder, from the Go module k8s.io/kubernetes;
+# and kwok, which plays nodes and Pods for the suite placement, from sigs.k8s.io/kwok.
 # usage: binaries.sh [check]     check: only says (by the exit status) whether the cache is complete.
 # RDMALAB_KUBE_CACHE is the cache folder (default ~/.cache/rdmalab/kube); one folder a version is made in it.
-# A cold build takes about 600 processor seconds and 5 GB of Go's own caches; a warm one takes nothing.
+# A cold build takes about 750 processor seconds, 150 of them for kwok, and 5 GB of Go's own caches; a warm one takes nothing.
 set -eu
 version=v1.34.4
+kwok=v0.8.0
 programs="kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy"
 cache=${RDMALAB_KUBE_CACHE:-$HOME/.cache/rdmalab/kube}
 bin=$cache/$version
-complete=1
-for p in $programs; do [ -x "$bin/$p" ] || complete=0; done
-if [ $complete = 1 ]; then echo "$bin"; exit 0; fi
-if [ "${1:-}" = check ]; then exit 1; fi
+have() { for p in "$@"; do [ -x "$bin/$p" ] || return 1; done; }
+if [ "${1:-}" = check ]; then have $programs "kwok-$kwok" || exit 1; echo "$bin"; exit 0; fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/rdmalab-kube.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$bin"
 cd "$work"
+if ! have "kwok-$kwok"; then
+	echo "building kwok $kwok once into $bin (about 150 processor seconds)" >&2
+	GOWORK=off GOFLAGS= GOBIN=$work CGO_ENABLED=0 nice go install -trimpath -ldflags "-s -w" "sigs.k8s.io/kwok/cmd/kwok@$kwok"
+	mv "$work/kwok" "$bin/kwok.new"
+	mv "$bin/kwok.new" "$bin/kwok-$kwok"
+fi
+ln -sfn "kwok-$kwok" "$bin/kwok"
+if have $programs; then echo "$bin"; exit 0; fi
 echo "building Kubernetes $version once into $bin (about 600 processor seconds)" >&2
 GOWORK=off GOFLAGS=-mod=mod go mod download k8s.io/kubernetes@$version
 release=$(go env GOMODCACHE)/cache/download/k8s.io/kubernetes/@v/$version.mod

@@ -7,11 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
 
-// part is a process of the control plane.
+// part is a process of the control plane, or one beside it.
 type part struct {
 	args []string
 	cmd  *exec.Cmd
@@ -75,7 +76,24 @@ func (l *Lab) AwaitAPI(ctx context.Context) error {
 
 func (l *Lab) log(name string) string { return filepath.Join(l.cfg.Dir, name+".log") }
 
-// StartPart starts etcd, apiserver, controller-manager or scheduler.
+// Beside starts a program in the control plane's network, where the API server is reached. From then on it has a name as the
+// control plane's parts have: its log is in Dir, Stop ends it, StartPart starts it again, and Close ends it before them.
+func (l *Lab) Beside(name string, args ...string) error {
+	l.parts[name] = &part{args: args}
+	l.beside = append(l.beside, name)
+	return l.StartPart(name)
+}
+
+// Account makes a kubeconfig for a ServiceAccount, by a token that the API server signs for an hour, and returns its file.
+func (l *Lab) Account(ctx context.Context, namespace, name string) (string, error) {
+	token, err := l.Kubectl(ctx, "", "-n", namespace, "create", "token", name)
+	if err != nil {
+		return "", err
+	}
+	return l.pki.bearer(name, strings.TrimSpace(token))
+}
+
+// StartPart starts etcd, apiserver, controller-manager or scheduler, or what Beside has named.
 func (l *Lab) StartPart(name string) error {
 	p := l.parts[name]
 	f, err := os.OpenFile(l.log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -97,7 +115,7 @@ func (l *Lab) StartPart(name string) error {
 	return nil
 }
 
-// Stop kills a part of the control plane, and returns when it has ended.
+// Stop kills a part of the control plane, or what Beside has started, and returns when it has ended.
 func (l *Lab) Stop(name string) {
 	p := l.parts[name]
 	if p == nil || p.cmd == nil {

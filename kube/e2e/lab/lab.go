@@ -20,7 +20,7 @@ type Config struct {
 	Dir string
 	// Bin is the folder with the programs of Kubernetes.
 	Bin string
-	// Nodes is how many nodes there are, from 1 to 9.
+	// Nodes is how many nodes there are, from 0 to 9; with 0 there is only the control plane, and Bin needs no kubelet.
 	Nodes int
 	// Images are files of images that every node gets. Pause is the name of that of Pods' networks.
 	Images []string
@@ -31,11 +31,12 @@ type Config struct {
 
 // Lab is a cluster that runs.
 type Lab struct {
-	cfg   Config
-	id    string // in the names of namespaces and cgroups
-	pki   *pki
-	parts map[string]*part // of the control plane, by name
-	nodes []*Node
+	cfg    Config
+	id     string // in the names of namespaces and cgroups
+	pki    *pki
+	parts  map[string]*part // of the control plane, and what runs beside it, by name
+	beside []string         // the names of these others, in the order in which they have begun
+	nodes  []*Node
 }
 
 // Start starts a cluster. After an error nothing of it is left.
@@ -76,7 +77,7 @@ func (l *Lab) Close() error {
 	for _, n := range l.nodes {
 		errs = append(errs, n.remove())
 	}
-	for _, name := range []string{"scheduler", "controller-manager", "apiserver", "etcd"} {
+	for _, name := range append(l.beside, "scheduler", "controller-manager", "apiserver", "etcd") {
 		l.Stop(name)
 	}
 	for n := range l.cfg.Nodes + 1 {

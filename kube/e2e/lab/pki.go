@@ -70,13 +70,23 @@ func (p *pki) client(name string, subject pkix.Name, ips []net.IP, dns []string)
 	if err := p.cert(name, subject, ips, dns); err != nil {
 		return err
 	}
+	return p.kubeconfig(name, fmt.Sprintf("client-certificate: %s, client-key: %s", p.crt(name), p.keyOf(name)))
+}
+
+// bearer makes a kubeconfig with a token, and returns its file.
+func (p *pki) bearer(name, token string) (string, error) {
+	return p.conf(name), p.kubeconfig(name, "token: "+token)
+}
+
+// kubeconfig writes the kubeconfig of a user, who proves by keys of a mapping in YAML who it is.
+func (p *pki) kubeconfig(name, proof string) error {
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "https://%s:6443", certificate-authority: %s}}]
-users: [{name: u, user: {client-certificate: %s, client-key: %s}}]
+users: [{name: u, user: {%s}}]
 contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
-`, apiAddress, p.crt("ca"), p.crt(name), p.keyOf(name))
+`, apiAddress, p.crt("ca"), proof)
 	return os.WriteFile(p.conf(name), []byte(text), 0o600)
 }
 
