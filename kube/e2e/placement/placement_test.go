@@ -2,12 +2,10 @@ package placement
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rdmalab/rdmalab/kube/api/v1alpha1"
@@ -134,61 +132,6 @@ func racksReady(c *cluster) {
 			if !says(k, want.condition, want.reason, want.text) {
 				c.t.Errorf("%s: not %v: %+v", k.Name, want, k.Status.Conditions)
 			}
-		}
-	}
-}
-
-// everyPlace compares RackLeafs, workloads and what the scheduler has done with what the Racks say.
-func everyPlace(c *cluster) {
-	leaves, daemons, sets, pods := new(v1alpha1.RackLeafList), new(appsv1.DaemonSetList), new(appsv1.StatefulSetList), new(corev1.PodList)
-	for into, kind := range map[any]string{leaves: "rackleaves", daemons: "daemonsets", sets: "statefulsets", pods: "pods"} {
-		must(c.t, c.get(into, "-n", "lab", kind))
-	}
-	want, got := map[string]string{}, map[string]string{}
-	for g := range groups {
-		for n, node := range on(g) {
-			hosts := fmt.Sprintf("cn%d", n)
-			want[fmt.Sprintf("%s host %s", rackName(g), hosts)] = node
-			if n == 5 {
-				want[rackName(g)+" host big"] = node
-				hosts += " big"
-			}
-			want[fmt.Sprintf("%s RackLeaf leaf%d", rackName(g), n)] = node + " " + hosts
-			want[fmt.Sprintf("%s leaf on %s", rackName(g), node)] = node
-		}
-		want[rackName(g)+" DaemonSet"] = "8 of 8 are ready"
-	}
-	for _, l := range leaves.Items {
-		got[l.Spec.Rack+" RackLeaf "+l.Spec.Leaf] = l.Spec.Node + " " + strings.Join(l.Spec.Hosts, " ")
-	}
-	for _, d := range daemons.Items {
-		got[d.Labels[v1alpha1.LabelRack]+" DaemonSet"] = fmt.Sprintf("%d of %d are ready", d.Status.NumberReady, d.Status.DesiredNumberScheduled)
-	}
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		name := p.Labels[v1alpha1.LabelRack] + " host " + p.Labels[v1alpha1.LabelHost]
-		if p.Labels[v1alpha1.LabelRole] == v1alpha1.RoleLeaf {
-			name = p.Labels[v1alpha1.LabelRack] + " leaf on " + p.Spec.NodeName
-		}
-		if p.Spec.SchedulerName != corev1.DefaultSchedulerName || got[name] != "" {
-			c.t.Errorf("%s: by scheduler %s, there twice: %v", name, p.Spec.SchedulerName, got[name] != "")
-		}
-		got[name] = p.Spec.NodeName
-	}
-	if !maps.Equal(got, want) {
-		for name := range want {
-			if got[name] != want[name] {
-				c.t.Errorf("%s: %q, want %q", name, got[name], want[name])
-			}
-		}
-		c.t.Errorf("%d places, want %d", len(got), len(want))
-	}
-	if len(sets.Items) != groups*9 {
-		c.t.Errorf("%d StatefulSets", len(sets.Items))
-	}
-	for _, s := range sets.Items {
-		if s.Status.ReadyReplicas != 1 || s.Status.Replicas != 1 {
-			c.t.Errorf("%s: %+v", s.Name, s.Status)
 		}
 	}
 }
