@@ -35,13 +35,13 @@ func (l *Lab) control(ctx context.Context) error {
 		etcdProgram, "--data-dir=" + filepath.Join(l.cfg.Dir, "etcd"), "--listen-client-urls=" + etcd, "--advertise-client-urls=" + etcd,
 		"--listen-peer-urls=http://127.0.0.1:2380", "--initial-advertise-peer-urls=http://127.0.0.1:2380", "--initial-cluster=default=http://127.0.0.1:2380", "--unsafe-no-fsync",
 	}}
-	l.parts["apiserver"] = &part{args: []string{
+	l.parts["apiserver"] = &part{args: append([]string{
 		bin("kube-apiserver"), "--etcd-servers=" + etcd, "--bind-address=" + apiAddress, "--advertise-address=" + apiAddress, "--secure-port=6443",
 		"--service-cluster-ip-range=10.96.0.0/16", "--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + p.file("sa.pub"),
 		"--service-account-signing-key-file=" + p.keyOf("sa"), "--client-ca-file=" + p.crt("ca"), "--tls-cert-file=" + p.crt("apiserver"), "--tls-private-key-file=" + p.keyOf("apiserver"),
 		"--kubelet-client-certificate=" + p.crt("apikubelet"), "--kubelet-client-key=" + p.keyOf("apikubelet"), "--kubelet-certificate-authority=" + p.crt("ca"),
 		"--authorization-mode=Node,RBAC", "--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP", "--enable-admission-plugins=NodeRestriction",
-	}}
+	}, l.cfg.API...)}
 	conf := func(name string) []string {
 		return []string{"--kubeconfig=" + p.conf(name), "--authentication-kubeconfig=" + p.conf(name), "--authorization-kubeconfig=" + p.conf(name), "--bind-address=127.0.0.1", "--leader-elect=false"}
 	}

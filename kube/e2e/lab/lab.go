@@ -25,6 +25,8 @@ type Config struct {
 	// Images are files of images that every node gets. Pause is the name of that of Pods' networks.
 	Images []string
 	Pause  string
+	// API are further flags of the API server.
+	API []string
 	// Log gets a line for each step.
 	Log func(format string, args ...any)
 }
