@@ -133,6 +133,10 @@ var redial = grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 2 * time.Mill
 // register makes the socket again, and registers with the kubelet.
 func (d *devices) register(ctx context.Context) error {
 	d.stop()
+	kubelet := filepath.Join(d.dir, kubeletSocket)
+	if _, err := os.Lstat(kubelet); err != nil {
+		return fmt.Errorf("register with the kubelet, which does not run: %w", err)
+	}
 	if err := os.Remove(d.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -143,7 +147,7 @@ func (d *devices) register(ctx context.Context) error {
 	d.server = grpc.NewServer()
 	api.RegisterDevicePluginServer(d.server, d)
 	go func(s *grpc.Server) { _ = s.Serve(l) }(d.server) // it ends by stop, which closes l
-	conn, err := grpc.NewClient("unix://"+filepath.Join(d.dir, kubeletSocket), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(redial))
+	conn, err := grpc.NewClient("unix://"+kubelet, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(redial))
 	if err != nil {
 		return err
 	}

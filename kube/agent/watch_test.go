@@ -2,12 +2,15 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -25,17 +28,29 @@ func (k *kubelet) Register(_ context.Context, r *api.RegisterRequest) (*api.Empt
 	return new(api.Empty), nil
 }
 
-// startKubelet listens at the socket in a folder, as a kubelet that starts does.
-func startKubelet(t *testing.T, dir string) *kubelet {
-	l, err := net.Listen("unix", filepath.Join(dir, kubeletSocket))
+// startKubelet makes the socket in a folder, as a kubelet that starts does, and returns what makes it listen there.
+func startKubelet(t *testing.T, dir string) (listen func() *kubelet) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrUnix{Name: filepath.Join(dir, kubeletSocket)})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, s := &kubelet{came: make(chan string, 4)}, grpc.NewServer()
-	api.RegisterRegistrationServer(s, k)
-	go func() { _ = s.Serve(l) }() // it ends by Stop
-	t.Cleanup(s.Stop)
-	return k
+	f := os.NewFile(uintptr(fd), kubeletSocket)
+	t.Cleanup(func() { _ = f.Close() })
+	return func() *kubelet {
+		err := unix.Listen(fd, 1)
+		l, err2 := net.FileListener(f)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		k, s := &kubelet{came: make(chan string, 4)}, grpc.NewServer()
+		api.RegisterRegistrationServer(s, k)
+		go func() { _ = s.Serve(l) }() // it ends by Stop
+		t.Cleanup(s.Stop)
+		return k
+	}
 }
 
 // The agent looks as soon as a kubelet has made its socket, and not only after its interval, which is an hour here.
@@ -61,17 +76,22 @@ func TestRoundsWithoutAFolder(t *testing.T) {
 	<-next
 }
 
-// A kubelet that has made its socket, and does not listen yet, gets the registration when it does.
+// A kubelet that has made its socket, and does not listen yet, gets the registration when it does; without its socket, there is
+// none to wait for.
 func TestRegisterWaits(t *testing.T) {
 	dir := t.TempDir()
 	d := newDevices(resourcePort, dir, node.State(t.TempDir()), 1)
 	defer d.stop()
+	if err := d.register(t.Context()); err == nil || !strings.Contains(err.Error(), "does not run") || !d.gone() {
+		t.Errorf("registered with no kubelet: %v, %v", err, d.gone())
+	}
+	listen := startKubelet(t, dir)
 	done := make(chan error)
 	go func() { done <- d.register(t.Context()) }()
 	for d.gone() { // until the plugin listens, so that it is about to register
 		time.Sleep(time.Millisecond)
 	}
-	k := startKubelet(t, dir)
+	k := listen()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
