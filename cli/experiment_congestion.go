@@ -66,7 +66,7 @@ func loadAverage() (n float64) {
 func (r *rackSenders) measure(ctx context.Context) (run experiment.SenderRun, err error) {
 	flows := rackFlows{on: r.on, span: r.span}
 	for _, host := range r.from {
-		flows.list = append(flows.list, rackFlow{host, r.on.to, insim.Writes{Bytes: insim.SenderMessage, Depth: insim.SenderDepth}})
+		flows.list = append(flows.list, rackFlow{host, r.on.to, insim.Requests{Bytes: insim.SenderMessage, Depth: insim.SenderDepth}})
 	}
 	err = flows.run(ctx, func(ctx context.Context) error { return r.observe(ctx, &flows, &run) })
 	return run, err

@@ -45,10 +45,22 @@ const (
 	senderMTU = 1024
 )
 
-// rackFlow is a connection by which a host WRITEs to another one all the time.
+// rackFlow is a connection by which a host WRITEs to another one, or READs, all the time.
 type rackFlow struct {
 	from, to string
-	insim.Writes
+	requests insim.Requests
+}
+
+// test is the benchmark that runs the flow for a time.
+func (f *rackFlow) test(span time.Duration) *perf.Config {
+	cfg := &perf.Config{
+		Test: perf.WriteBW, Size: f.requests.Bytes, Depth: f.requests.Depth, To: f.to, OneWord: perf.OneWord{Span: span},
+		Path: perf.Path{MTU: senderMTU, Timeout: insim.SenderTimeout},
+	}
+	if f.requests.Read {
+		cfg.Test, cfg.RdAtomic = perf.ReadBW, f.requests.Depth
+	}
+	return cfg
 }
 
 // rackFlows are flows of a rack in slow motion, observed for the time span by the rack's clock.
@@ -61,6 +73,9 @@ type rackFlows struct {
 
 // run runs the flows while f observes them.
 func (r *rackFlows) run(ctx context.Context, f func(ctx context.Context) error) error {
+	if len(r.list) == 0 {
+		return f(ctx)
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	r.ended = make(chan error, 1)
@@ -70,10 +85,7 @@ func (r *rackFlows) run(ctx context.Context, f func(ctx context.Context) error) 
 	}
 	go func() {
 		r.ended <- atOnce(hosts, func(i int, host string) error {
-			_, err := r.on.perf(ctx, host, &perf.Config{
-				Test: perf.WriteBW, Size: r.list[i].Bytes, Depth: r.list[i].Depth, To: r.list[i].to, OneWord: perf.OneWord{Span: sendersSpare * r.span},
-				Path: perf.Path{MTU: senderMTU, Timeout: insim.SenderTimeout},
-			})
+			_, err := r.on.perf(ctx, host, r.list[i].test(sendersSpare*r.span))
 			return withNode(err, host)
 		})
 	}()

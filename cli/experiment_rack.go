@@ -13,6 +13,7 @@ import (
 
 	clover "github.com/rdmalab/rdmalab/clover/plugin"
 	"github.com/rdmalab/rdmalab/experiment"
+	fusee "github.com/rdmalab/rdmalab/fusee/plugin"
 	"github.com/rdmalab/rdmalab/rackfile"
 	sherman "github.com/rdmalab/rdmalab/sherman/plugin"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
@@ -182,6 +183,10 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 	if err != nil {
 		return out, err
 	}
+	if l.Bulk != (experiment.Bulk{}) {
+		cfg := kv.RunConfig{Workload: workload, Keys: l.Keys, Value: l.Value, Zipf: l.Zipf, Clients: l.Clients, Warmup: l.Warm, Duration: l.Run}
+		return p.besideBulk(ctx, &besideBulk{desc: &clover.Store, load: l.Bulk, seed: l.Seed, config: cfg})
+	}
 	memory, err := p.rack.NamesByRole(rackfile.Memory)
 	if err == nil {
 		err = p.box.set(ctx, &l.Switch, memory, "")
@@ -274,6 +279,10 @@ func (p *rackPlatform) workload(ctx context.Context, run *storeRun) (out experim
 const lockTableRange = " range=0-0x40000"
 
 func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out experiment.StoreResult, err error) {
+	if l.Bulk != (experiment.Bulk{}) {
+		cfg := kv.RunConfig{Workload: l.Workload, Keys: l.Keys, Value: kv.MinValue, Zipf: l.Zipf, Scramble: true, Clients: l.Clients, Warmup: l.Warm, Duration: l.Run}
+		return p.besideBulk(ctx, &besideBulk{desc: &sherman.Store, start: "lease=5s", load: l.Bulk, seed: l.Seed, config: cfg})
+	}
 	if err := p.noStores(); err != nil {
 		return out, err
 	}
@@ -365,7 +374,7 @@ func (p *rackPlatform) NIC(ctx context.Context, l experiment.NIC) (float64, erro
 
 // The methods below return errors.ErrUnsupported: their loads are measured in the simulator alone.
 // Order and TreeOperations need a trace of single packets without other traffic. For the stores of
-// Direct and Fusee, `rdmalab run ycsb` is the command that measures on a rack.
+// Direct, and Fusee without bulk senders, `rdmalab run ycsb` is the command that measures on a rack.
 
 func (*rackPlatform) Order(context.Context, experiment.Order) (out map[int]float64, err error) {
 	return out, errors.ErrUnsupported
@@ -379,8 +388,13 @@ func (*rackPlatform) Direct(context.Context, experiment.Direct) (out experiment.
 	return out, errors.ErrUnsupported
 }
 
-func (*rackPlatform) Fusee(context.Context, experiment.Fusee) (out experiment.StoreResult, err error) {
-	return out, errors.ErrUnsupported
+// Fusee runs clients beside bulk senders.
+func (p *rackPlatform) Fusee(ctx context.Context, l experiment.Fusee) (out experiment.StoreResult, err error) {
+	if l.Bulk == (experiment.Bulk{}) {
+		return out, errors.ErrUnsupported
+	}
+	cfg := kv.RunConfig{Workload: l.Workload, Keys: l.Keys, Value: l.Value, Zipf: l.Zipf, Clients: l.Clients, Warmup: l.Warm, Duration: l.Run}
+	return p.besideBulk(ctx, &besideBulk{desc: &fusee.Store, load: l.Bulk, seed: l.Seed, config: cfg})
 }
 
 func (*rackPlatform) Incast(context.Context, experiment.Incast) (out experiment.IncastResult, err error) {

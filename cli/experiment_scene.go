@@ -22,6 +22,7 @@ type rackScene struct {
 	scene experiment.Scene
 	hosts []string // by the scene's numbers
 	rate  int64    // of the ports
+	timed timedFlow
 }
 
 // Scene runs flows on the rack, and then in the simulator with the rack's file.
@@ -45,6 +46,9 @@ func (p *rackPlatform) Scene(ctx context.Context, l experiment.Scene) (out exper
 	if out, err = l.Between(samples, r.rate); err != nil {
 		return out, err
 	}
+	if r.timed.times != nil {
+		insim.Timed(r.timed.times, &out)
+	}
 	twin := insim.SceneTwin{Rack: p.rack, Cost: model, Hosts: r.hosts, Scene: r.scene}
 	in, err := twin.Run(ctx)
 	out.Twin = &in
@@ -53,31 +57,6 @@ func (p *rackPlatform) Scene(ctx context.Context, l experiment.Scene) (out exper
 
 // sceneRack is the rack file for scenes.
 const sceneRack = "topo/racks/pfc-slow.yaml"
-
-// cast gives the hosts of the scene names: those that receive are memory servers, the others compute hosts.
-func (r *rackScene) cast() error {
-	rack := r.on.rack
-	memory, err := rack.NamesByRole(rackfile.Memory)
-	if err != nil {
-		return err
-	}
-	compute, receives := slices.Clone(r.on.hosts), make([]bool, r.scene.Hosts)
-	for _, f := range r.scene.Flows {
-		receives[f.To] = true
-	}
-	r.hosts = make([]string, r.scene.Hosts)
-	for i := range r.hosts {
-		list, role := &compute, "compute hosts"
-		if receives[i] {
-			list, role = &memory, "memory servers"
-		}
-		if len(*list) == 0 {
-			return fmt.Errorf("rack %s has too few %s for these flows: bring up %s", rack.Name, role, sceneRack)
-		}
-		r.hosts[i], *list = (*list)[0], (*list)[1:]
-	}
-	return nil
-}
 
 // share makes the switch move requests to host 0 of a scene whose clients share a connection.
 func (r *rackScene) share(ctx context.Context) error {
@@ -100,7 +79,9 @@ func (r *rackScene) share(ctx context.Context) error {
 func (r *rackScene) measure(ctx context.Context) (samples [3]experiment.SceneSample, err error) {
 	flows := rackFlows{on: r.on, span: r.scene.Span}
 	for _, f := range r.scene.Flows {
-		flows.list = append(flows.list, rackFlow{r.hosts[f.From], r.hosts[f.To], insim.WritesOf(&r.scene, &f)})
+		if !f.Atomic {
+			flows.list = append(flows.list, rackFlow{r.hosts[f.From], r.hosts[f.To], insim.RequestsOf(&r.scene, &f)})
+		}
 	}
 	err = flows.run(ctx, func(ctx context.Context) (err error) {
 		samples, err = r.observe(ctx, &flows)
@@ -126,6 +107,9 @@ func (r *rackScene) observe(ctx context.Context, flows *rackFlows) (samples [3]e
 		if err := pause(ctx, real/2+time.Duration(i)*real/4-time.Since(began)); err != nil {
 			return samples, err
 		}
+		if i == 0 {
+			r.timed.start(ctx, r)
+		}
 		if err := flows.going("before the measured time was over"); err != nil {
 			return samples, err
 		}
@@ -133,7 +117,7 @@ func (r *rackScene) observe(ctx context.Context, flows *rackFlows) (samples [3]e
 			return samples, err
 		}
 	}
-	return samples, nil
+	return samples, r.timed.wait()
 }
 
 // all reports whether the switch has, since a sample, as many messages of each host as it has flows. Flows of one host are
@@ -141,8 +125,11 @@ func (r *rackScene) observe(ctx context.Context, flows *rackFlows) (samples [3]e
 func (r *rackScene) all(since, now *experiment.SceneSample) bool {
 	of := make(map[int]uint64)
 	for _, f := range r.scene.Flows {
-		of[f.From]++
-		if now.Up[f.From]-since.Up[f.From] < of[f.From]*insim.SenderMessage || now.Down[f.To]-since.Down[f.To] < insim.SenderMessage {
+		into := f.Into()
+		if f.Atomic {
+			continue
+		}
+		if of[f.From]++; !f.Read && now.Up[f.From]-since.Up[f.From] < of[f.From]*insim.SenderMessage || now.Down[into]-since.Down[into] < insim.SenderMessage {
 			return false
 		}
 	}

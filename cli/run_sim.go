@@ -21,6 +21,7 @@ import (
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -148,18 +149,11 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &simRun{
-		storeRun: storeRun{flags: f, cmd: cmd}, desc: desc, spec: rack, ended: cmd.Context(),
-		nodes: map[string]store.Node{}, ctl: map[string]*control.Client{}, began: time.Now(),
-	}
-	s.rack, err = simrack.New(rack, simrack.Options{
-		Seed: f.place.seed, Cost: model, Transits: true, Datagrams: len(rack.Switch.Rules) > 0 || f.place.workers > 0, Nodes: apps.SteeredNodes, Cancelled: func() bool { return s.ended.Err() != nil },
-	})
+	s, err := f.newSimRun(cmd, desc, rack, model)
 	if err != nil {
 		return nil, err
 	}
 	defer s.rack.Close()
-	s.hostsUp()
 	s.rack.Host(s.hosts[0]).Go("run", false, func(verbs.Context) {
 		var err error
 		rep, err = s.measure()
@@ -176,6 +170,21 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 		fmt.Fprintf(told, "%d events in %v with %d workers: %.2f million a second\n", s.rack.Events(), took.Round(time.Millisecond), f.place.workers, float64(s.rack.Events())/took.Seconds()/1e6)
 	}
 	return rep, f.out.spans.export(s.ended, told, s.spans, spans.About{Store: f.store, Workload: rep.Workload})
+}
+
+// newSimRun makes the rack of a run in virtual time.
+func (f *runFlags) newSimRun(cmd *cobra.Command, desc *store.Store, rack *rackfile.Rack, model *cost.Model) (s *simRun, err error) {
+	s = &simRun{
+		storeRun: storeRun{flags: f, cmd: cmd}, desc: desc, spec: rack, ended: cmd.Context(),
+		nodes: map[string]store.Node{}, ctl: map[string]*control.Client{}, began: time.Now(),
+	}
+	s.rack, err = simrack.New(rack, simrack.Options{
+		Seed: f.place.seed, Cost: model, Transits: true, Datagrams: len(rack.Switch.Rules) > 0 || f.place.workers > 0, Nodes: apps.SteeredNodes, Cancelled: func() bool { return s.ended.Err() != nil },
+	})
+	if err == nil {
+		s.hostsUp()
+	}
+	return s, err
 }
 
 // hostsUp starts the memory service on each memory server, and makes the store's node on every
@@ -205,7 +214,22 @@ func (s *simRun) hostsUp() {
 
 func (s *simRun) measure() (*runReport, error) {
 	f := s.flags
-	call := &store.Call{
+	if err := s.ready(s.call()); err != nil {
+		return nil, err
+	}
+	before := s.traffic()
+	res, err := s.all(f.loadOnly)
+	if err != nil {
+		return nil, err
+	}
+	res.Stamp(s.began, 0)
+	s.spans = res.Spans
+	return s.report(res, before, s.traffic()), nil
+}
+
+// call is what sends requests of the store's commands to its nodes.
+func (s *simRun) call() *store.Call {
+	return &store.Call{
 		Context: s.ended, Store: s.desc, Rack: s.spec, Err: io.Discard, Free: func() error { return nil },
 		// The context of one request may have a limit in real time, which a run in virtual time must not have.
 		Ask: func(_ context.Context, host, path string, in, out any) error {
@@ -216,22 +240,21 @@ func (s *simRun) measure() (*runReport, error) {
 			return nil
 		},
 	}
+}
+
+// ready starts the store for the workload, and loads its keys.
+func (s *simRun) ready(call *store.Call) error {
+	f := s.flags
 	if err := s.prepare(s.desc, call); err != nil {
-		return nil, err
+		return err
 	}
-	if !f.noLoad && !f.loadOnly && !s.loaded {
-		if _, err := s.all(true); err != nil {
-			return nil, fmt.Errorf("load: %w", err)
-		}
+	if f.noLoad || f.loadOnly || s.loaded {
+		return nil
 	}
-	before := s.traffic()
-	res, err := s.all(f.loadOnly)
-	if err != nil {
-		return nil, err
+	if _, err := s.all(true); err != nil {
+		return fmt.Errorf("load: %w", err)
 	}
-	res.Stamp(s.began, 0)
-	s.spans = res.Spans
-	return s.report(res, before, s.traffic()), nil
+	return nil
 }
 
 func (s *simRun) all(load bool) (*kv.Result, error) {

@@ -356,7 +356,7 @@ func (b *congestionFiguresBody) Run(ctx context.Context, p Platform, r *Report) 
 	}
 	demands := slices.Concat(congestionDemands, sharedDemands, atomicsDemands, reactionDemands, storesDemands)
 	if p.On() == OnRack {
-		demands = congestionRackDemands
+		demands = slices.Concat(congestionRackDemands, waitsRackDemands)
 	}
 	done, err := measureAll(ctx, p, r.Watch, loads(b.list))
 	for i := range b.list {

@@ -49,13 +49,14 @@ func TestRackDemands(t *testing.T) {
 		}
 		return met
 	}
-	// Of the sixteen demands one is that nothing is dropped where the simulator drops nothing.
+	// One demand is that nothing is dropped where the simulator drops nothing.
+	all := len(congestionRackDemands)
 	for _, c := range []struct {
 		rack, sim float64
 		met       int
-	}{{0.55, 0.51, 16}, {0.46, 0.5, 16}, {0.56, 0.5, 1}, {0.44, 0.5, 1}, {math.NaN(), 0.5, 1}, {0.5, math.NaN(), 0}, {0, 0, 1}, {3, 0, 0}} {
-		if n := of(c.rack, c.sim); n != c.met || len(congestionRackDemands) != 16 {
-			t.Errorf("rack %v, simulator %v: %d of %d demands are met, want %d", c.rack, c.sim, n, len(congestionRackDemands), c.met)
+	}{{0.55, 0.51, all}, {0.46, 0.5, all}, {0.56, 0.5, 1}, {0.44, 0.5, 1}, {math.NaN(), 0.5, 1}, {0.5, math.NaN(), 0}, {0, 0, 1}, {3, 0, 0}} {
+		if n := of(c.rack, c.sim); n != c.met || all < 16 {
+			t.Errorf("rack %v, simulator %v: %d of %d demands are met, want %d", c.rack, c.sim, n, all, c.met)
 		}
 	}
 }

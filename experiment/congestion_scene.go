@@ -61,7 +61,8 @@ type SceneMarks struct {
 
 var paperMarks = SceneMarks{paperKMin, paperKMax, paperPMax}
 
-// SceneFlow is a flow between two hosts, by their numbers. Without messages it sends all the time.
+// SceneFlow is a flow between two hosts, by their numbers. Without messages it sends all the time; if it is Atomic, one
+// message at a time in the measured half, each of which is timed.
 type SceneFlow struct {
 	From, To int
 	Messages []SceneMessage

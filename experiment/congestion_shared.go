@@ -144,12 +144,12 @@ func ccReading(quick bool) figure {
 		why: []string{"there are no published numbers: a switch could slow the READs of a client whose port is full; the others do not suffer if it does not, because a READ leaves the shared connection before it reaches the port"},
 	}
 	for _, rule := range []string{ccOwn, "all"} {
-		for _, n := range []int{0, 1, 4} {
+		for _, n := range readsBeside {
 			l, x := play(ccShared{ccReads, rule, n, quick}), fmt.Sprint(n)
 			panel := pick(rule == ccOwn, ccOwn, "shared connection")
 			f.add(
 				ours(panel, "the client with the full port", x, l, func(o *outcome) float64 { return o.scene.Shares[0] }),
-				ours(panel, "each other client", x, l, func(o *outcome) float64 { return sumOf(o.scene.Shares[1:readers]) / (readers - 1) }),
+				ours(panel, "each other client", x, l, func(o *outcome) float64 { return otherReader(o.scene) }),
 			)
 		}
 	}

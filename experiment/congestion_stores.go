@@ -28,6 +28,8 @@ const (
 	BulkDCQCN = "dcqcn"
 	BulkPFC   = "dcqcn, PFC"
 	BulkIRN   = "irn"
+	// BulkByFile is, on a rack, what its file says.
+	BulkByFile = "bulk senders"
 )
 
 const (
@@ -75,6 +77,9 @@ func (l ccStore) once(ctx context.Context, p Platform, seed uint64) (outcome, er
 		return outcome{}, err
 	}
 	warm, run := l.times()
+	if p.On() == OnRack {
+		warm, run = l.rackTimes()
+	}
 	var res StoreResult
 	switch l.store {
 	case "Clover":

@@ -196,7 +196,8 @@ type Clover struct {
 	// Pool is the number of nodes of each memory server; 0 means as in the published system. A rack
 	// ignores it.
 	Pool int
-	// Bulk is what is beside the clients; only the simulator has it, with a switch that forwards.
+	// Bulk is what is beside the clients, with a switch that forwards. On a rack, which must be in slow motion, it says
+	// only whether there are bulk senders.
 	Bulk Bulk
 	// Seed of the simulated rack; 0 means 1.
 	Seed uint64
@@ -349,14 +350,17 @@ type StoreResult struct {
 	// Steps has the operations a second in each step of the run (Fusee.Steps); nil means that they
 	// were not counted.
 	Steps []float64
-	// Bulk is the share of the ports' rate that the payload of bulk senders had, on average of the memory servers.
+	// Bulk is the share of the ports' rate that the payload of bulk senders had, on average of the memory servers; on a
+	// rack and in its twin that of the frames that they sent.
 	Bulk float64
 	// Restless: the run need not be steady, because the figure shows what happens without control.
 	Restless bool
 	// Checked is how many operations a history has that was checked, Unexplained why it is not linearizable, or why
-	// that could not be decided. Only loads with Bulk are checked.
+	// that could not be decided. Only loads with Bulk are checked, in the simulator.
 	Checked     int
 	Unexplained string
+	// Twin is, for a load with Bulk on a rack, what the same clients have shown in the simulator with the rack's file.
+	Twin *StoreResult
 }
 
 // failures counts the operations that failed, had a wrong value or found no key.

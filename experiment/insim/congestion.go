@@ -103,14 +103,21 @@ func (r *incastRun) lend() {
 
 // sender writes messages until the run ends.
 func (r *incastRun) sender(h *simrack.Host, ctx verbs.Context, id int) error {
-	return r.writes(h, ctx, id, Writes{incastMessage, incastDepth})
+	return r.requests(h, ctx, id, Requests{Bytes: incastMessage, Depth: incastDepth})
 }
 
-// writes is sender for other messages.
-func (r *incastRun) writes(h *simrack.Host, ctx verbs.Context, id int, w Writes) error {
-	l, err := lineTo{incastService, w.Bytes, w.Depth, rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: r.timeout}}.dial(h, ctx, r.rack.Host(r.to), incastReady)
+// requests is sender for other requests.
+func (r *incastRun) requests(h *simrack.Host, ctx verbs.Context, id int, w Requests) error {
+	params := rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: r.timeout}
+	if w.Read {
+		params.RdAtomic = w.Depth
+	}
+	l, err := lineTo{incastService, w.Bytes, w.Depth, params}.dial(h, ctx, r.rack.Host(r.to), incastReady)
 	if err != nil {
 		return err
+	}
+	if w.Read {
+		l.wr.Op = verbs.OpRead
 	}
 	l.rt.Sleep(incastReady.Add(time.Duration(id) * r.load.Apart).Sub(l.rt.Now()))
 	return l.repeat(fmt.Sprintf("sender %d", id), w.Bytes, r.until, func(int) {})

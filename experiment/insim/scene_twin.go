@@ -12,7 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -42,15 +44,18 @@ func (l *SceneTwin) Run(ctx context.Context) (out experiment.SceneResult, err er
 	if queues == nil || queues.Config().Rate == 0 {
 		return out, errNoPortRate
 	}
-	lending := make(map[string]bool)
+	lending, times := make(map[string]bool), perf.Latencies{}
 	for i, f := range l.Scene.Flows {
 		r := &incastRun{rack: rack, until: incastReady.Add(span), to: l.Hosts[f.To], timeout: SenderTimeout}
 		if !lending[r.to] {
 			lending[r.to] = true
 			r.lend()
 		}
-		w := WritesOf(&l.Scene, &f)
-		start(rack, l.Hosts[f.From], fmt.Sprintf("flow%d", i), func(h *simrack.Host, ctx verbs.Context) error { return r.writes(h, ctx, i, w) })
+		flow := func(h *simrack.Host, ctx verbs.Context) error { return r.requests(h, ctx, i, RequestsOf(&l.Scene, &f)) }
+		if f.Atomic {
+			flow = func(h *simrack.Host, ctx verbs.Context) error { return r.timed(h, ctx, span/2, &times) }
+		}
+		start(rack, l.Hosts[f.From], fmt.Sprintf("flow%d", i), flow)
 	}
 	var samples [3]experiment.SceneSample
 	for i := range samples {
@@ -60,7 +65,10 @@ func (l *SceneTwin) Run(ctx context.Context) (out experiment.SceneResult, err er
 	if err := run(ctx, rack); err != nil {
 		return out, err
 	}
-	return l.Scene.Between(samples, queues.Config().Rate)
+	if out, err = l.Scene.Between(samples, queues.Config().Rate); err == nil && times.Count() > 0 {
+		Timed(times.Summary(atomicBytes, times.Count()), &out)
+	}
+	return out, err
 }
 
 // spec returns the rack, whose switch moves requests to host 0 of a scene whose clients share a connection.
@@ -84,16 +92,46 @@ func (l *SceneTwin) spec() (*rackfile.Rack, error) {
 	return &spec, nil
 }
 
-// Writes are the WRITEs of a flow on a rack and in its twin: how long each is, in bytes, and how many are in flight.
-type Writes struct{ Bytes, Depth int }
-
-// WritesOf returns those of a flow without messages. Flows that say nothing have as much in flight as senders have.
-func WritesOf(s *experiment.Scene, f *experiment.SceneFlow) Writes {
-	if s.Depth == 0 && f.Each == 0 {
-		return Writes{SenderMessage, SenderDepth}
-	}
-	return Writes{cmp.Or(f.Each, sceneMessage), cmp.Or(s.Depth, sceneDepth)}
+// Requests are the WRITEs or READs of a flow on a rack and in its twin: how long each is, in bytes, and how many are in
+// flight.
+type Requests struct {
+	Bytes, Depth int
+	Read         bool
 }
+
+// RequestsOf returns those of a flow without messages. Flows that say nothing have as much in flight as senders have.
+func RequestsOf(s *experiment.Scene, f *experiment.SceneFlow) Requests {
+	if s.Depth == 0 && f.Each == 0 {
+		return Requests{SenderMessage, SenderDepth, f.Read}
+	}
+	return Requests{cmp.Or(f.Each, sceneMessage), cmp.Or(s.Depth, sceneDepth), f.Read}
+}
+
+// timed sends CMP_SWAPs, one at a time, after the first part of the run, and notes how long each takes.
+func (r *incastRun) timed(h *simrack.Host, ctx verbs.Context, first time.Duration, times *perf.Latencies) error {
+	l, err := lineTo{incastService, atomicBytes, 1, rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: r.timeout, RdAtomic: 1}}.dial(h, ctx, r.rack.Host(r.to), incastReady)
+	if err != nil {
+		return err
+	}
+	l.rt.Sleep(incastReady.Add(first).Sub(l.rt.Now()))
+	l.wr.Op = verbs.OpCmpSwap
+	began := l.rt.Now()
+	return l.repeat("client of CMP_SWAPs", atomicBytes, r.until, func(int) {
+		now := l.rt.Now()
+		times.Record(now.Sub(began))
+		began = now
+	})
+}
+
+// Timed puts the times of the messages of a flow into the result of its scene.
+func Timed(l *perf.Latency, out *experiment.SceneResult) {
+	const usec = 1e3
+	out.Messages, out.Posted = l.Iters, l.Iters
+	out.Mean, out.Tail = time.Duration(l.Average*usec), time.Duration(l.P99*usec)
+}
+
+// atomicBytes is the length of what an atomic answers.
+const atomicBytes = 8
 
 func (l *SceneTwin) sample(rack *simrack.Rack, now clock.Time) experiment.SceneSample {
 	s := experiment.SceneSample{At: now.Sub(incastReady)}
