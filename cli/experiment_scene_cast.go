@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/rackfile"
 )
 
@@ -25,14 +26,13 @@ func (r *rackScene) cast() error {
 	}
 	r.hosts = make([]string, r.scene.Hosts)
 	for i := range r.hosts {
-		list, role := &memory, "memory servers"
-		for _, f := range r.scene.Flows {
-			switch {
-			case f.From == i && f.Apart:
-				list, role = &apart, "compute hosts with a tos of their own"
-			case f.From == i:
-				list, role = &compute, "compute hosts"
-			}
+		list, role := &compute, "compute hosts"
+		sends := func(f experiment.SceneFlow) bool { return f.From == i }
+		switch flows := r.scene.Flows; {
+		case slices.ContainsFunc(flows, func(f experiment.SceneFlow) bool { return sends(f) && f.Apart }):
+			list, role = &apart, "compute hosts with a tos of their own"
+		case slices.ContainsFunc(flows, func(f experiment.SceneFlow) bool { return f.To == i }) && !slices.ContainsFunc(flows, sends):
+			list, role = &memory, "memory servers"
 		}
 		if len(*list) == 0 {
 			return fmt.Errorf("rack %s has too few %s for these flows: bring up %s", rack.Name, role, sceneRack)
