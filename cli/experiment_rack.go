@@ -185,7 +185,7 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 	}
 	if l.Bulk != (experiment.Bulk{}) {
 		cfg := kv.RunConfig{Workload: workload, Keys: l.Keys, Value: l.Value, Zipf: l.Zipf, Clients: l.Clients, Warmup: l.Warm, Duration: l.Run}
-		return p.besideBulk(ctx, &besideBulk{desc: &clover.Store, load: l.Bulk, seed: l.Seed, config: cfg})
+		return (&besideBulk{on: p, desc: &clover.Store, load: l.Bulk, seed: l.Seed, config: cfg}).run(ctx)
 	}
 	memory, err := p.rack.NamesByRole(rackfile.Memory)
 	if err == nil {
@@ -281,7 +281,7 @@ const lockTableRange = " range=0-0x40000"
 func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out experiment.StoreResult, err error) {
 	if l.Bulk != (experiment.Bulk{}) {
 		cfg := kv.RunConfig{Workload: l.Workload, Keys: l.Keys, Value: kv.MinValue, Zipf: l.Zipf, Scramble: true, Clients: l.Clients, Warmup: l.Warm, Duration: l.Run}
-		return p.besideBulk(ctx, &besideBulk{desc: &sherman.Store, start: "lease=5s", load: l.Bulk, seed: l.Seed, config: cfg})
+		return (&besideBulk{on: p, desc: &sherman.Store, start: "lease=5s", load: l.Bulk, seed: l.Seed, config: cfg}).run(ctx)
 	}
 	if err := p.noStores(); err != nil {
 		return out, err
@@ -394,7 +394,7 @@ func (p *rackPlatform) Fusee(ctx context.Context, l experiment.Fusee) (out exper
 		return out, errors.ErrUnsupported
 	}
 	cfg := kv.RunConfig{Workload: l.Workload, Keys: l.Keys, Value: l.Value, Zipf: l.Zipf, Clients: l.Clients, Warmup: l.Warm, Duration: l.Run}
-	return p.besideBulk(ctx, &besideBulk{desc: &fusee.Store, load: l.Bulk, seed: l.Seed, config: cfg})
+	return (&besideBulk{on: p, desc: &fusee.Store, load: l.Bulk, seed: l.Seed, config: cfg}).run(ctx)
 }
 
 func (*rackPlatform) Incast(context.Context, experiment.Incast) (out experiment.IncastResult, err error) {

@@ -38,13 +38,12 @@ const (
 	besidePatience = 10 * time.Second
 )
 
-// besideBulk runs the clients on the rack, and then in the simulator with the rack's file. No store may be up.
-func (p *rackPlatform) besideBulk(ctx context.Context, b *besideBulk) (out experiment.StoreResult, err error) {
-	model, err := slowRack{p, experiment.StoresRack}.ready(ctx)
+// run runs the clients on the rack, and then in the simulator with the rack's file. No store may be up.
+func (b *besideBulk) run(ctx context.Context) (out experiment.StoreResult, err error) {
+	model, err := slowRack{b.on, experiment.StoresRack}.ready(ctx)
 	if err != nil {
 		return out, err
 	}
-	b.on = p
 	if err := b.cast(); err != nil {
 		return out, err
 	}
