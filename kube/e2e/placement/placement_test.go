@@ -126,8 +126,10 @@ func racksReady(c *cluster) {
 			c.t.Errorf("%s: %+v", k.Name, k.Status)
 		}
 		for _, want := range []struct{ condition, reason, text string }{
-			{v1alpha1.ConditionAccepted, "Accepted", "9 hosts on 8 nodes"}, {v1alpha1.ConditionConnected, "Connected", "of 8 leaves are up"},
-			{v1alpha1.ConditionVerified, "Verified", "all hosts answer"}, {"Current", "Current", ""},
+			{v1alpha1.ConditionAccepted, "Accepted", "9 hosts on 8 nodes"},
+			{v1alpha1.ConditionConnected, "Connected", "of 8 leaves are up"},
+			{v1alpha1.ConditionVerified, "Verified", "all hosts answer"},
+			{"Current", "Current", ""},
 		} {
 			if !says(k, want.condition, want.reason, want.text) {
 				c.t.Errorf("%s: not %v: %+v", k.Name, want, k.Status.Conditions)
