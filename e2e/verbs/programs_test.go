@@ -78,7 +78,8 @@ var _ = Describe("unmodified programs over libibverbs", Ordered, func() {
 	)
 
 	DescribeTable("measure the path", func(program string) {
-		client, _ := meet(rack, program+" -d rxe0 -x 0 -F")
+		// By itself perftest gives up after half a second without an answer: as long as a process may wait for a processor.
+		client, _ := meet(rack, program+" -d rxe0 -x 0 -F -u 18")
 		Expect(client.Stdout).To(MatchRegexp(`#bytes`))
 	},
 		Entry("WRITE bandwidth", "ib_write_bw -n 100"),

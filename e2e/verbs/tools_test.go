@@ -52,9 +52,9 @@ var _ = Describe("tools", Ordered, func() {
 				ended <- rack.Run("exec", host, "--", "sh", "-c", program)
 			}()
 		}
-		start("ms0", "timeout 60 ib_write_bw -F -d rxe0 -D 4 -q 3 -p 18700")
+		start("ms0", "timeout 60 ib_write_bw -F -u 18 -d rxe0 -D 4 -q 3 -p 18700")
 		rack.AwaitTCP("ms0", 18700)
-		start("cn0", "timeout 60 ib_write_bw -F -d rxe0 -D 4 -q 3 -p 18700 ms0")
+		start("cn0", "timeout 60 ib_write_bw -F -u 18 -d rxe0 -D 4 -q 3 -p 18700 ms0")
 		Eventually(func() int {
 			return len(regexp.MustCompile(`(?m)^link rxe0/1 lqpn \d+ rqpn \d+ type RC state RTS .*pid \d+ comm ib_write_bw`).FindAllString(rdma("resource", "show", "qp"), -1))
 		}).WithTimeout(20 * time.Second).Should(Equal(3))
