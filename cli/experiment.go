@@ -17,6 +17,7 @@ import (
 	"github.com/rdmalab/rdmalab/experiment/insim"
 	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/sim/hugepages"
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
 )
 
@@ -241,6 +242,7 @@ func (x *experimentRun) platform(cmd *cobra.Command) (p experiment.Platform, end
 		}
 	}
 	m, err := loadCost(x.cost)
+	hugepages.Reserve()
 	return &insim.Sim{Cost: m}, func() error { return nil }, err
 }
 

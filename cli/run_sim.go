@@ -18,6 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/rackfile/rules"
+	"github.com/rdmalab/rdmalab/sim/hugepages"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/control"
@@ -145,6 +146,7 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 	if err != nil {
 		return nil, err
 	}
+	hugepages.Reserve()
 	model, err := loadCost(f.place.cost)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/sim/hugepages"
 	"github.com/rdmalab/rdmalab/sim/scenario"
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
@@ -183,6 +184,7 @@ func (f *simFlags) run(cmd *cobra.Command, s scenario.Scenario) error {
 	if err != nil {
 		return err
 	}
+	hugepages.Reserve()
 	s = s.With(f.cost, m)
 	switch {
 	case f.seeds < 0 || f.seeds == 0 && cmd.Flags().Changed("seeds"):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/alltoall"
+	"github.com/rdmalab/rdmalab/sim/hugepages"
 	"github.com/rdmalab/rdmalab/units"
 )
 
@@ -28,6 +29,7 @@ func allToAllCmd() *cobra.Command {
 			if err := f.check(); err != nil {
 				return asUse(err)
 			}
+			hugepages.Reserve()
 			rep, err := alltoall.Run(cmd.Context(), f.load)
 			if err != nil {
 				return err

@@ -177,6 +177,7 @@ var table = map[string]row{
 	"topo/cni":                     {level: 4, beside: []string{"topo/guests", "topo/nl", "topo/rack"}},
 	"sim/simrack":                  {level: 4, beside: []string{"softrnic/rdmacm", "sim/workers"}, touches: nothing},
 	"sim/workers":                  {level: 4},
+	"sim/hugepages":                {level: 4},
 	"sim/history":                  {level: 4, touches: noClock},
 
 	"onerma/host": {level: 4},
