@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/rdmalab/rdmalab/kube/node"
@@ -46,7 +47,7 @@ type agent struct {
 
 func newAgent(cfg Config, plugin []byte) *agent {
 	a := &agent{cfg: cfg, plugin: plugin, lists: conflists{cfg.Net, cfg.Bin}}
-	for _, r := range []resource{resourceNIC, resourcePort} {
+	for _, r := range []resource{resourcePort, resourceNIC} {
 		a.offers = append(a.offers, newDevices(r, cfg.Kubelet, cfg.State, cfg.NICs))
 	}
 	return a
@@ -64,7 +65,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	next, err := rounds(ctx, cfg.Kubelet, look)
 	if err != nil {
-		cfg.Log.Warn("a kubelet that starts is seen later", "folder", cfg.Kubelet, "error", err)
+		cfg.Log.Warn("a kubelet that starts is seen only at the next look: raise fs.inotify.max_user_instances, or make the folder", "folder", cfg.Kubelet, "error", err)
 	}
 	first := true
 	for {
@@ -80,6 +81,9 @@ func Run(ctx context.Context, cfg Config) error {
 
 // step looks once. What is wrong at the first look is only the installation.
 func (a *agent) step(ctx context.Context, first bool) {
+	if !first {
+		a.register(ctx) // a kubelet that has started refuses Pods until then, and what is offered is known
+	}
 	wrong, err := a.lists.ensure(a.plugin, true)
 	if err != nil {
 		wrong = err.Error()
@@ -96,20 +100,32 @@ func (a *agent) step(ctx context.Context, first bool) {
 		a.cfg.Report(ctx, wrong)
 	}
 	a.last = wrong
-	for _, d := range a.offers {
-		if !d.gone() {
-			continue
-		}
-		if err := d.register(ctx); err != nil {
-			a.cfg.Log.Warn("device plugin", "resource", d.of.name, "error", err)
-			return
-		}
-		a.cfg.Log.Info("registered with the kubelet", "resource", d.of.name)
+	if first {
+		a.register(ctx)
 	}
 	if time.Since(a.swept) >= sweepEvery {
 		a.swept = time.Now()
 		a.sweep(sweepAge)
 	}
+}
+
+// register registers the resources that the kubelet does not have, all at the same time: the kubelet looks at its Pods some
+// milliseconds after it takes registrations.
+func (a *agent) register(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, d := range a.offers {
+		if !d.gone() {
+			continue
+		}
+		all.Go(func() {
+			if err := d.register(ctx); err != nil {
+				a.cfg.Log.Warn("device plugin", "resource", d.of.name, "error", err)
+				return
+			}
+			a.cfg.Log.Info("registered with the kubelet", "resource", d.of.name)
+		})
+	}
+	all.Wait()
 }
 
 // sweepEvery is the interval at which folders of devices are looked at that no record names, and sweepAge how old they

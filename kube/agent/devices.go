@@ -156,7 +156,11 @@ func (d *devices) register(ctx context.Context) error {
 	defer cancel()
 	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{Version: api.Version, Endpoint: d.of.socket, ResourceName: d.of.name}, grpc.WaitForReady(true))
 	if err != nil {
-		return errors.Join(fmt.Errorf("register with the kubelet: %w", err), os.Remove(d.socket())) // so that it is tried again
+		err = fmt.Errorf("register with the kubelet: %w", err)
+		if gone := os.Remove(d.socket()); gone != nil && !errors.Is(gone, os.ErrNotExist) { // without it, it is tried again
+			err = errors.Join(err, gone)
+		}
+		return err
 	}
 	return nil
 }

@@ -53,6 +53,16 @@ func startKubelet(t *testing.T, dir string) (listen func() *kubelet) {
 	}
 }
 
+// soon returns when a round begins, or ends the test after a minute.
+func soon(t *testing.T, next <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-next:
+	case <-time.After(time.Minute):
+		t.Fatal("no round has begun within a minute")
+	}
+}
+
 // The agent looks as soon as a kubelet has made its socket, and not only after its interval, which is an hour here.
 func TestRoundsSeeAKubelet(t *testing.T) {
 	dir := t.TempDir()
@@ -60,11 +70,16 @@ func TestRoundsSeeAKubelet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	startKubelet(t, dir)
+	soon(t, next)
 	if err := os.WriteFile(filepath.Join(dir, "other.sock"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	startKubelet(t, dir)
-	<-next
+	select {
+	case <-next:
+		t.Error("a round for a file that is no kubelet's")
+	case <-time.After(50 * time.Millisecond):
+	}
 }
 
 // A folder that cannot be watched is no reason to stop: the interval counts.
@@ -73,7 +88,7 @@ func TestRoundsWithoutAFolder(t *testing.T) {
 	if err == nil {
 		t.Error("a folder that is not there is watched")
 	}
-	<-next
+	soon(t, next)
 }
 
 // A kubelet that has made its socket, and does not listen yet, gets the registration when it does; without its socket, there is

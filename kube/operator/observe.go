@@ -70,21 +70,29 @@ func place(k *v1alpha1.Rack, leaves []v1alpha1.RackLeaf, nodes []corev1.Node) bo
 // unschedulable is the reason of a condition that waits for a Pod for which the scheduler finds no place.
 const unschedulable = "Unschedulable"
 
+// linkDown is the reason of Connected while a leaf is not ready, or a port or trunk of it is down.
+const linkDown = "LinkDown"
+
 // connect sets the condition Connected.
 func connect(k *v1alpha1.Rack, leaves []v1alpha1.RackLeaf, placed bool, own podsOf) bool {
-	n, reason, trouble := 0, "LinkDown", ""
+	n, reason, trouble := 0, "", ""
+	troubled := func(why, text string) {
+		if reason != unschedulable { // the others may wait for the leaf that has no place
+			reason, trouble = why, text
+		}
+	}
 	for i := range leaves {
 		l := &leaves[i]
 		up, first := l.Status.Up()
 		switch name := leafOn(l.Spec.Node); {
 		case l.Status.Refused != "":
-			trouble = l.Spec.Leaf + ": " + l.Status.Refused
-		case own.waits[name] != "":
-			reason, trouble = unschedulable, fmt.Sprintf("%s cannot be on node %s: %s", l.Spec.Leaf, l.Spec.Node, own.waits[name])
+			troubled(linkDown, l.Spec.Leaf+": "+l.Status.Refused)
+		case !own.ready[name] && own.waits[name] != "":
+			troubled(unschedulable, fmt.Sprintf("%s cannot be on node %s: %s", l.Spec.Leaf, l.Spec.Node, own.waits[name]))
 		case !own.ready[name]:
-			trouble = l.Spec.Leaf + " is not ready"
+			troubled(linkDown, l.Spec.Leaf+" is not ready")
 		case !up:
-			trouble = l.Spec.Leaf + ": " + first
+			troubled(linkDown, l.Spec.Leaf+": "+first)
 		default:
 			n++
 		}

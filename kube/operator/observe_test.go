@@ -34,7 +34,7 @@ func TestPodsWithoutAPlace(t *testing.T) {
 		}
 		c := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
 		if scheduler != "" {
-			c = corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: scheduler}
+			c = corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: scheduler}
 		}
 		p.Status.Conditions = []corev1.PodCondition{c}
 		return p
@@ -70,5 +70,19 @@ func TestPodsWithoutAPlace(t *testing.T) {
 	}
 	if k.Status.Leaves != "1/2" || k.Status.Hosts != "1/3" || len(k.Status.Conditions) < 3 {
 		t.Errorf("%+v", k.Status)
+	}
+
+	// A leaf that is not ready, behind the one without a place, does not hide what the scheduler says; a gate is not the scheduler's.
+	waiting := podsOf{waits: map[string]string{leafOn("a"): "no port for the leaf"}, ready: map[string]bool{}}
+	connect(k, leaves, true, waiting)
+	for _, c := range k.Status.Conditions {
+		if c.Type == v1alpha1.ConditionConnected && (c.Reason != unschedulable || c.Message != "leaf0 cannot be on node a: no port for the leaf") {
+			t.Errorf("%s: %s %q", c.Type, c.Reason, c.Message)
+		}
+	}
+	gated := pod(leaf, "", "b", "gated")
+	gated.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
+	if text := unplaced(&gated); text != "" {
+		t.Errorf("a gated Pod has no place: %q", text)
 	}
 }

@@ -100,7 +100,7 @@ func (w workloads) say(k *v1alpha1.Rack, pods []corev1.Pod) podsOf {
 // unplaced returns what the scheduler says of a Pod for which it finds no place.
 func unplaced(p *corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
 			return c.Message
 		}
 	}
