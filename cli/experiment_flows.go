@@ -74,7 +74,11 @@ type rackFlows struct {
 // run runs the flows while f observes them.
 func (r *rackFlows) run(ctx context.Context, f func(ctx context.Context) error) error {
 	if len(r.list) == 0 {
-		return f(ctx)
+		err := f(ctx)
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -117,7 +117,10 @@ func (r *rackScene) observe(ctx context.Context, flows *rackFlows) (samples [3]e
 			return samples, err
 		}
 	}
-	return samples, r.timed.wait()
+	if err := r.timed.wait(); err != nil {
+		return samples, err
+	}
+	return samples, flows.going("before the last time was taken")
 }
 
 // all reports whether the switch has, since a sample, as many messages of each host as it has flows. Flows of one host are

@@ -125,7 +125,7 @@ func (b *besideBulk) beside(ctx context.Context, run *storeRun, flows *rackFlows
 	if err != nil {
 		return out, err
 	}
-	began, err := flows.allSend(ctx, func() (bool, error) {
+	_, err = flows.allSend(ctx, func() (bool, error) {
 		now, _, err := b.sent(ctx)
 		return err == nil && !slices.ContainsFunc(b.from, func(host string) bool { return now[host]-first[host] < insim.SenderMessage }), err
 	})
@@ -135,15 +135,17 @@ func (b *besideBulk) beside(ctx context.Context, run *storeRun, flows *rackFlows
 	if first, _, err = b.sent(ctx); err != nil {
 		return out, err
 	}
+	began := time.Now()
 	if out, err = b.on.workload(ctx, run); err != nil {
 		return out, err
 	}
+	took := time.Since(began)
 	last, rate, err := b.sent(ctx)
 	sum := uint64(0)
 	for host := range last {
 		sum += last[host] - first[host]
 	}
-	out.Bulk = b.share(sum, rate, time.Since(began)/time.Duration(b.on.rack.Slow))
+	out.Bulk = b.share(sum, rate, took/time.Duration(b.on.rack.Slow))
 	return out, errors.Join(err, flows.going("before the clients were done"))
 }
 
@@ -162,13 +164,16 @@ func (b *besideBulk) sent(ctx context.Context) (of map[string]uint64, rate int64
 	if err == nil && queues.Rate == 0 {
 		err = errNoQueues
 	}
+	if err != nil {
+		return nil, 0, err
+	}
 	of = make(map[string]uint64)
 	for _, host := range b.from {
 		i := slices.IndexFunc(counters.Ports, func(p switchd.PortCounters) bool { return p.Host == host })
 		if i < 0 {
-			return of, 0, errors.Join(err, fmt.Errorf("the switch has no port of %s", host))
+			return nil, 0, fmt.Errorf("the switch has no port of %s", host)
 		}
 		of[host] = counters.Ports[i].RxBytes + counters.Ports[i].RxPackets*portqueue.Overhead
 	}
-	return of, queues.Rate, err
+	return of, queues.Rate, nil
 }

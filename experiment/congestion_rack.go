@@ -59,8 +59,10 @@ func (s *Scene) Between(samples [3]SceneSample, rate int64) (out SceneResult, er
 
 // written is how many bytes other hosts have sent to a host, by the bytes that each of them has sent.
 func (s *Scene) written(host int, sent map[int]float64) (n float64) {
+	seen := make(map[int]bool) // a host with several flows to it has sent the bytes of all of them
 	for _, f := range s.Flows {
-		if !f.Read && f.To == host {
+		if !f.Read && f.To == host && !seen[f.From] {
+			seen[f.From] = true
 			n += sent[f.From]
 		}
 	}
