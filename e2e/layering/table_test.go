@@ -112,6 +112,7 @@ var table = map[string]row{
 
 	// L3 [P]: composites.
 	"redn":                            {level: 3, beside: []string{"softrnic/engine"}},
+	"redn/hopscotch":                  {level: 3, beside: []string{"redn"}},
 	"softrnic/engine":                 {level: 3},
 	"softrnic/verbsengine":            {level: 3, beside: []string{"softrnic/engine"}},
 	"swordbox/apps":                   {level: 3, beside: []string{"swordbox/apps/forward", "swordbox/apps/swordbox", "swordbox/switchconn", "swordbox/handler", "swordbox/serialize", "swordbox/published/serialize", "swordbox/cloversteer", "swordbox/published/cloversteer", "swordbox/hotwords", "swordbox/statestore", "swordbox/published/statestore", "swordbox/packetbuffer", "swordbox/published/packetbuffer", "swordbox/lookuptable", "swordbox/published/lookuptable", "swordbox/tracestore", "swordbox/netcache"}},

@@ -65,17 +65,14 @@ func (r *Run) place(i int) int {
 // the number of the place. A program on the server's NIC gets the fields (key, address of the
 // bucket or list) that its receives write into its work requests.
 func (r *Run) request(e *endpoint, place int) []byte {
+	if t := r.data.table; t != nil && r.Load.Way != experiment.WayPolling && r.Load.Way != experiment.WayEvents {
+		return t.request(place, e.base)
+	}
 	at := func(i int) uint64 { return e.base + uint64(i%keysOf*stride) }
 	key := keyAt(place)
 	switch r.Load.Way {
 	case experiment.WayPolling, experiment.WayEvents:
 		return append([]byte{byte(place)}, make([]byte, redn.ProbeLen-1)...)
-	case experiment.WaySequential, experiment.WayParallel:
-		return redn.AppendProbe(redn.AppendProbe(nil, key, at(place+1)), key, at(place))
-	case experiment.WayRecycled:
-		if r.Load.Kind == experiment.ChainLookup {
-			return redn.AppendProbe(nil, key, at(place)+slotAt)
-		}
 	}
 	if r.Load.Kind == experiment.ChainList {
 		return redn.AppendWalk(nil, key, e.base)
@@ -107,7 +104,11 @@ func (r *Run) reads(e *endpoint, place int) error {
 			first, n = 0, redn.NodeLen
 		}
 		for i := first; i <= place; i++ {
-			if err := e.read(i*stride, n); err != nil {
+			off := i * stride
+			if r.data.table != nil {
+				off = r.data.table.bucketAt(place)
+			}
+			if err := e.read(off, n); err != nil {
 				return err
 			}
 			e.rt.Sleep(r.Load.Trip)

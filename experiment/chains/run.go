@@ -83,6 +83,9 @@ func New(cfg Config) *Run {
 	if cfg.Load.Kind == experiment.ChainList {
 		r.data.places = nodesOf + 1
 	}
+	if cfg.Load.Kind == experiment.ChainLookup {
+		r.data.table = lookUp(cfg.Load.Way, r.data.places, r.data.value)
+	}
 	return r
 }
 

@@ -17,10 +17,8 @@ const (
 	// keysOf is the number of keys of a table. nodesOf is the number of nodes of a list that have a
 	// key; an end node follows them.
 	keysOf, nodesOf = 16, 8
-	// stride is the distance of buckets or nodes in bytes. slotAt is the offset of the slot in a
-	// bucket: the key and value once more, in the form that recycled programs read
-	// (redn.AppendSlot).
-	stride, slotAt = 64, 32
+	// stride is the distance of nodes in bytes.
+	stride = 64
 	// neighbours is the length of the READ by which a client finds a key by itself: the six buckets
 	// of 16 bytes in which hopscotch hashing may have put it.
 	neighbours = 6 * 16
@@ -40,9 +38,15 @@ type data struct {
 	base   uint64
 	places int
 	value  int
+	table  *lookedUp // the table of lookups; nil if there are none
 }
 
-func (d *data) valueAt(place int) int { return d.places*stride + place*d.value }
+func (d *data) valueAt(place int) int {
+	if d.table != nil {
+		return d.table.shape.ValueAt(len(d.table.firsts) + place)
+	}
+	return d.places*stride + place*d.value
+}
 
 func keyAt(place int) redn.Operand { return redn.Operand(0x5a0000000001 + place) }
 
@@ -59,7 +63,6 @@ func (d *data) fill(mr verbs.MR, list bool) {
 			copy(b, redn.AppendNode(nil, keyAt(i), value, at((i+1)*stride)))
 		default:
 			copy(b, redn.AppendBucket(nil, keyAt(i), value))
-			copy(b[slotAt:], redn.AppendSlot(nil, keyAt(i), redn.Hit, redn.Mem{Addr: value, LKey: mr.LKey(), Len: d.value}))
 		}
 		for j := range d.value {
 			d.buf[d.valueAt(i)+j] = byte(i + j + 1)
@@ -95,7 +98,14 @@ func (r *Run) Serve(m Machine, ready func(close func() error)) (err error) {
 	if s.mr, err = s.pd.RegMR(d.buf, len(d.buf), access); err != nil {
 		return err
 	}
-	d.fill(s.mr, s.isList())
+	if d.table != nil {
+		err = d.table.fill(s.mr)
+	} else {
+		d.fill(s.mr, s.isList())
+	}
+	if err != nil {
+		return err
+	}
 	l, err := m.Manager.Listen(Service)
 	if err != nil {
 		return err
